@@ -1,0 +1,50 @@
+# docmill. `make` alone prints this help.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve check format test bench bench-contracts pins clean
+
+help: ## Print this help
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev ## Install docmill and everything its tests need into .venv
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit("docmill needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python requirements.txt pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-build.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+check: $(VENV)/.dev ## Formatter, linter, strict types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## Format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
+	$(BIN)/python -m pytest
+
+pins: ## Renew the pinned requirements (hashes, no addresses)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra distributed $(PIN_FLAGS) -o requirements.txt
+	$(BIN)/uv pip compile pyproject.toml --extra distributed --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
+	printf 'hatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
+PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+clean: ## Remove what make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m docmill` is the command `docmill`."""
+
+from docmill.cli import main
+
+main()

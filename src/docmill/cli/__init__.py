@@ -1,0 +1,46 @@
+"""The command `docmill`. Commands load when they are called: `--help` imports none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from docmill import __version__
+
+# name -> (module:attribute, help line). The line stands here so that `--help` needs no import.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("docmill.cli.check:check", "Check documents, assets and blobs against their contracts."),
+    "schema": ("docmill.cli.schema:schema", "Print the JSON Schema of a contract."),
+    "explain": ("docmill.cli.explain:explain", "Say what an error code means and what to do next."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is called."""
+
+    def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, line) for name, (_, line) in self.lazy.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="docmill")
+def main() -> None:
+    """Turn documents into clean, validated, addressable content."""
