@@ -43,7 +43,7 @@ pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra distributed $(PIN_FLAGS) -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
-	printf 'hatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
+	printf 'editables\nhatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
 PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove what make made
