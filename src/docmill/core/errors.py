@@ -1,0 +1,229 @@
+"""What can go wrong, as a tree. Every error has a stable code, an HTTP status and a verdict on retrying.
+
+    DocmillError
+    ├── BadRequest        400
+    ├── Unauthorized      401
+    ├── Forbidden         403
+    ├── NotFound          404   (also what belongs to somebody else)
+    ├── Conflict          409
+    ├── Gone              410
+    ├── TooLarge          413
+    ├── UnsupportedMedia  415
+    ├── Invalid           422
+    ├── TooMany           429   retryable
+    ├── DocumentError     422   the document itself cannot be processed
+    ├── StageFailed       500   a stage broke down; retryable if its code says so
+    ├── Unavailable       503   retryable
+    └── StorageFull       507   retryable
+
+The sentence of a code is its message; facts fill its gaps. The catalogue explains each code in three languages.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+SENTENCES: dict[str, str] = {
+    # requests
+    "request_invalid": "The request is not valid: {why}",
+    "body_too_large": "The body is larger than {limit} bytes.",
+    "upload_too_large": "The file is larger than {limit} bytes.",
+    "upload_incomplete": "The upload ended before the file was complete.",
+    "upload_missing_file": "The form has no part named 'file'.",
+    "project_required": "project_id is missing, and the key does not carry one.",
+    "project_invalid": "project_id must be a whole number from 0 to 9223372036854775807.",
+    "task_ids_invalid": "task_ids must be 1 to 100 whole numbers, separated by commas.",
+    "cursor_invalid": "The cursor is not one that this list gave out.",
+    "idempotency_mismatch": "The Idempotency-Key was used before with another request.",
+    "idempotency_key_invalid": "An Idempotency-Key has 1 to 255 visible ASCII characters.",
+    "route_not_found": "There is nothing at this address.",
+    "method_not_allowed": "This address does not take {method}.",
+    "media_type_unsupported": "This address takes {expected}, not {given}.",
+    "rate_limited": "Too many requests. Try again in {retry_after} seconds.",
+    "internal_error": "Something broke on our side. The request id helps to find it in the log.",
+    "host_not_allowed": "The Host header '{host}' is not one of this service's names.",
+    # who may
+    "unauthenticated": "No valid credential was sent.",
+    "credential_invalid": "The credential is not valid, expired or revoked.",
+    "forbidden": "The credential does not allow this.",
+    "key_not_yours": "The key does not lie under users/{user}/raw/.",
+    # tasks
+    "task_not_found": "There is no task {task}.",
+    "task_running": "Task {task} is running ({stage}). Cancel it with force=true.",
+    "task_finished": "Task {task} is already {status}.",
+    "task_busy": "Task {task} is {status}: only a finished task can be retried. Cancel it first.",
+    "task_not_completed": "Task {task} is {status}: only a completed task can be mounted.",
+    "stage_unknown": "There is no stage '{stage}'. Stages: mineru, postprocess.",
+    "artifact_missing": "Cannot retry from '{stage}': there is no {needs}. Retry from 'mineru' instead.",
+    "object_not_found": "There is no stored file under the key '{key}'.",
+    "key_invalid": "The key is not valid: {why}",
+    "engine_unknown": "There is no engine '{engine}'. Configured: {known}.",
+    "ledger_busy": "Task {task} changes too fast to decide. Try again.",
+    "attempt_superseded": "This attempt is no longer the current one.",
+    # rules
+    "rule_not_found": "There is no rule {rule}.",
+    "rule_schema_required": "A rule of mode 'llm' needs a json_schema.",
+    "rule_schema_invalid": "json_schema is not a valid JSON Schema: {why}",
+    "rule_mode_unknown": "There is no mode '{mode}'. Modes: llm, skip.",
+    "rule_strategy_unknown": "There is no strategy '{strategy}'. Strategies: direct-json, chunked-summarize.",
+    "rule_global": "The global default rule cannot be changed or deleted.",
+    "rule_name_taken": "A rule named '{name}' exists already.",
+    "llm_not_configured": "The rule needs a language model, and none is configured.",
+    # tables and mounting
+    "table_not_found": "There is no table {table}.",
+    "table_too_large": "A table's JSON may have at most {limit} bytes.",
+    "pointer_invalid": "'{pointer}' is not a JSON Pointer (RFC 6901).",
+    "pointer_not_found": "The table has nothing at '{pointer}'.",
+    "pointer_not_container": "The value at '{pointer}' is neither an object nor an array.",
+    "mount_conflict": "The key '{key}' at '{pointer}' belongs to something else.",
+    # documents and assets in the repository
+    "document_not_found": "There is no such document.",
+    "document_exists": "This version of the document exists already with other content.",
+    "document_missing": "The asset's document does not exist.",
+    "asset_not_found": "There is no such asset.",
+    "asset_conflict": "The asset id belongs to another document.",
+    "blob_not_found": "The stored bytes are not there.",
+    "contract_violated": "The value breaks its contract in {count} place(s).",
+    "contract_kind_unknown": "There is no contract '{kind}'. Contracts: {known}.",
+    # documents that cannot be processed
+    "document_empty": "The file is empty.",
+    "document_unsupported": "Files of this type ({media_type}) cannot be processed.",
+    "document_mislabelled": "The name says {claimed}, the bytes say {found}, and neither can be read.",
+    "document_encrypted": "The document is encrypted and needs a password.",
+    "document_broken": "The document is damaged and cannot be read: {why}",
+    "document_bomb": "The document would unpack to far more than it should: {why}",
+    "document_too_many_pages": "The document has {pages} pages; the limit is {limit}.",
+    "document_too_many_pixels": "The image has {pixels} pixels; the limit is {limit}.",
+    "document_no_text": "No text was found in the document.",
+    # stages that broke down
+    "parse_timeout": "Parsing took longer than {seconds} s and was stopped.",
+    "parse_memory": "Parsing needed more than {limit_mb} MB of memory and was stopped.",
+    "parse_crashed": "The parser died ({how}) on this document.",
+    "parse_output_too_large": "Parsing produced more than {limit_mb} MB.",
+    "worker_lost": "The worker died {times} times on this task.",
+    "task_stale": "There was no sign of life for longer than the time limit.",
+    "task_timeout": "The stage took longer than {seconds} s.",
+    "storage_failed": "Storing the result failed: {why}",
+    "upload_failed": "The file could not be stored: {why}",
+    "stage_failed": "The stage broke down: {why}",
+    # twins
+    "twin_drift": "Somebody edited the twin since it was written: {path}. It was kept.",
+    "twin_failed": "The twin could not be written: {why}",
+    "twin_target_invalid": "The twin's folder is not allowed: {why}",
+    # our own state
+    "database_unavailable": "The database does not answer. Try again in a moment.",
+    "database_newer": "The database was written by a newer docmill ({found} > {known}). Upgrade docmill.",
+    "migration_changed": "Migration {name} differs from the one that was applied.",
+    "data_locked": "Another docmill uses the data folder {folder}.",
+    "storage_full": "The disk is full. Nothing was stored.",
+    "shutting_down": "docmill is shutting down. Try again in a moment.",
+    "setting_invalid": "The setting {name} is not valid: {why}",
+    "bind_refused": "docmill serves only loopback addresses without credentials. Create a key with "
+    "'docmill keys create' or set a JWT secret before binding to {host}.",
+}
+
+RETRYABLE = frozenset(
+    {
+        "rate_limited",
+        "ledger_busy",
+        "parse_crashed",
+        "storage_failed",
+        "database_unavailable",
+        "storage_full",
+        "shutting_down",
+        "upload_incomplete",
+        "internal_error",
+    }
+)
+
+
+def all_codes() -> frozenset[str]:
+    """Every code that an error of ours can carry (contract codes live in `docmill.contracts`)."""
+    return frozenset(SENTENCES)
+
+
+class DocmillError(Exception):
+    """Base of all errors that a person or a program may see."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, code: str, **facts: Any) -> None:
+        self.code = code
+        self.facts = facts
+        self.message = SENTENCES[code].format(**facts)
+        super().__init__(self.message)
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in RETRYABLE
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.code, self.facts))
+
+
+def _rebuild(kind: type[DocmillError], code: str, facts: dict[str, Any]) -> DocmillError:
+    return kind(code, **facts)
+
+
+class BadRequest(DocmillError):
+    status = 400
+
+
+class Unauthorized(DocmillError):
+    status = 401
+
+
+class Forbidden(DocmillError):
+    status = 403
+
+
+class NotFound(DocmillError):
+    status = 404
+
+
+class NotAllowed(DocmillError):
+    status = 405
+
+
+class Conflict(DocmillError):
+    status = 409
+
+
+class Gone(DocmillError):
+    status = 410
+
+
+class TooLarge(DocmillError):
+    status = 413
+
+
+class UnsupportedMedia(DocmillError):
+    status = 415
+
+
+class Invalid(DocmillError):
+    status = 422
+
+
+class TooMany(DocmillError):
+    status = 429
+
+
+class DocumentError(DocmillError):
+    """The document itself cannot be processed; another try would end the same way."""
+
+    status = 422
+
+
+class StageFailed(DocmillError):
+    """A stage broke down through no fault of the document."""
+
+    status = 500
+
+
+class Unavailable(DocmillError):
+    status = 503
+
+
+class StorageFull(DocmillError):
+    status = 507

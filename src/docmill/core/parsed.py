@@ -1,0 +1,53 @@
+"""What every engine gives: pages of Markdown in reading order, and the assets found on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Box = tuple[float, float, float, float]
+"""x0, y0, x1, y1 in 0-1 of the displayed page, origin top left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    index: int
+    markdown: str
+    damage: str | None = None
+    """Why the page could not be read, or None. A damaged page's Markdown holds what could be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """An image or table of a page. Its bytes are a file of its own; Markdown links to it as `assets/<name>`."""
+
+    name: str
+    kind: Literal["image", "table"]
+    media_type: str
+    sha256: str
+    size: int
+    page_index: int | None = None
+    bbox: Box | None = None
+    context_before: str = ""
+    context_after: str = ""
+    ocr_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    engine: str
+    media_type: str
+    pages: tuple[Page, ...]
+    figures: tuple[Figure, ...] = ()
+    title: str | None = None
+    language: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else the engine wants to tell (versions, OCR pages, warnings): small JSON values."""
+
+    @property
+    def markdown(self) -> str:
+        return "\n\n".join(page.markdown.strip() for page in self.pages if page.markdown.strip()) + "\n"
+
+    @property
+    def damaged_pages(self) -> tuple[int, ...]:
+        return tuple(page.index for page in self.pages if page.damage)
