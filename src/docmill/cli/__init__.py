@@ -34,7 +34,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's name
         rows = [(name, line) for name, (_, line) in self.lazy.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
