@@ -42,7 +42,7 @@ class Out:
 
 @contextmanager
 def standard_output() -> Iterator[Out]:
-    stream = click.get_binary_stream("stdout")
+    stream = sys.stdout.buffer
     out = Out(stream, colour=stream.isatty() and not os.environ.get("NO_COLOR"))
     try:
         yield out

@@ -15,8 +15,10 @@ PAGES: dict[str, tuple[str, str, str, tuple[str, ...], str, str]] = {
     "en": (
         "codes.md",
         "Codes",
-        "Every error of docmill carries one of these codes, the same in CLI, API, log and console. "
-        "`docmill explain CODE` prints a row of this page.",
+        (
+            "Every error of docmill carries one of these codes, the same in CLI, API, log and console. "
+            "`docmill explain CODE` prints a row of this page."
+        ),
         ("Code", "HTTP", "Retry helps", "Meaning", "Next step"),
         "yes",
         "no",
@@ -24,8 +26,10 @@ PAGES: dict[str, tuple[str, str, str, tuple[str, ...], str, str]] = {
     "de": (
         "codes.de.md",
         "Codes",
-        "Jeder Fehler von docmill trägt einen dieser Codes, gleich in CLI, API, Protokoll und Konsole. "
-        "`docmill explain CODE --lang de` gibt eine Zeile dieser Seite aus.",
+        (
+            "Jeder Fehler von docmill trägt einen dieser Codes, gleich in CLI, API, Protokoll und Konsole. "
+            "`docmill explain CODE --lang de` gibt eine Zeile dieser Seite aus."
+        ),
         ("Code", "HTTP", "Wiederholen hilft", "Bedeutung", "Nächster Schritt"),
         "ja",
         "nein",
@@ -33,8 +37,10 @@ PAGES: dict[str, tuple[str, str, str, tuple[str, ...], str, str]] = {
     "zh": (
         "codes.zh.md",
         "代码",
-        "docmill 的每个错误都带有以下代码之一，在命令行、API、日志和控制台中一致。"
-        "`docmill explain CODE --lang zh` 输出本页的一行。",
+        (
+            "docmill 的每个错误都带有以下代码之一，在命令行、API、日志和控制台中一致。"
+            "`docmill explain CODE --lang zh` 输出本页的一行。"
+        ),
         ("代码", "HTTP", "重试有用", "含义", "下一步"),
         "是",
         "否",
