@@ -1,0 +1,80 @@
+"""What every test may ask for. A service starts when the first test asks, is shared by all, and stops with the run."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.services import ObjectServer, Postgres, PostgresAddress, Redis, RedisAddress, Running, S3Address
+from support.services.chromium import ensure_chromium
+
+RUNNING = pytest.StashKey[Running]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.anyio_mode = "auto"  # async tests and fixtures need no mark
+    config.stash[RUNNING] = Running.taken_from(os.environ)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres(pytestconfig: pytest.Config) -> Iterator[PostgresAddress]:
+    """A PostgreSQL server; `.url` is for a role that may create databases."""
+    if running := pytestconfig.stash[RUNNING].postgres:
+        yield running
+        return
+    with Postgres() as server:
+        yield server.address
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresAddress) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database of this test's own."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_server(pytestconfig: pytest.Config) -> Iterator[RedisAddress]:
+    """A Redis server that keeps nothing."""
+    if running := pytestconfig.stash[RUNNING].redis:
+        yield running
+        return
+    with Redis() as server:
+        yield server.address
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisAddress) -> Iterator[str]:
+    """The URL of an empty Redis database of this test's own."""
+    with redis_server.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def s3(pytestconfig: pytest.Config) -> Iterator[S3Address]:
+    """An S3 server with a bucket."""
+    if running := pytestconfig.stash[RUNNING].s3:
+        running.create_bucket()
+        yield running
+        return
+    with ObjectServer() as server:
+        yield server.address
+
+
+@pytest.fixture
+def s3_prefix(s3: S3Address) -> Iterator[str]:
+    """A prefix in the bucket of this test's own."""
+    with s3.prefix() as prefix:
+        yield prefix
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The path of Chromium's executable."""
+    return ensure_chromium()
