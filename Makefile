@@ -12,8 +12,7 @@ help: ## Print this help
 setup: $(VENV)/.dev ## Install docmill and everything its tests need into .venv
 
 $(VENV)/.python:
-	$(PYTHON) -c 'import sys; sys.exit("docmill needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
+	tools/make-venv $(PYTHON) $(VENV)
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python requirements.txt pyproject.toml
@@ -37,6 +36,7 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
+	-@$(BIN)/python tests/support/services/chromium.py
 	$(BIN)/python -m pytest
 
 pins: ## Renew the pinned requirements (hashes, no addresses)
