@@ -5,13 +5,18 @@ Adapters implement these Protocols; `compose` binds them; one conformance suite 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
+from docmill.contracts import Asset, NormalizedDocument
+from docmill.core.access import Owner, Principal
+from docmill.core.machine import Change
 from docmill.core.parsed import Parsed
+from docmill.core.rules import Draft, Rule
+from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +62,343 @@ class Engine(Protocol):
     async def close(self) -> None:
         """End every process that the engine keeps."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """What `Ledger.open` needs. A *fault* makes the task failed from the start, visible and retryable."""
+
+    tenant: str
+    owner: str
+    project_id: int
+    filename: str
+    source_key: str
+    rule_id: int
+    wishes: Wishes
+    source_size: int | None = None
+    source_sha256: str | None = None
+    upload_fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An Idempotency-Key with the fingerprint of the request that carried it."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A slice of a list, and how many rows there are in all."""
+
+    tasks: Sequence[Task]
+    total: int
+
+
+Transition = Callable[[Task, Attempt | None], Change]
+"""A transition with everything bound but the task and its current attempt."""
+
+
+class Ledger(Protocol):
+    """The only truth. Every write is one transaction, and answers after its commit."""
+
+    async def open(self, new: NewTask, *, attempt_id: UUID, once: Once | None = None) -> tuple[Task, bool]:
+        """Write task, attempt and event. False: *once* was seen before, and this is the task of then."""
+        ...
+
+    async def decide(
+        self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
+    ) -> Change:
+        """Load, let *rule* decide, write what it says, all in one transaction.
+
+        With *attempt_id* the rule sees that attempt, else the current one. A foreign or missing task: NotFound.
+        """
+        ...
+
+    async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
+        """Take a queued attempt that is due. None: somebody else has it, or it is no longer wanted."""
+        ...
+
+    async def beat(self, attempt_ids: Sequence[UUID], *, worker: str, lease_ms: int) -> set[UUID]:
+        """Extend the leases; the ids that are still ours. What is missing from the answer must stop."""
+        ...
+
+    async def get(self, task_id: int, who: Owner | None = None) -> Task | None: ...
+
+    async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None: ...
+
+    async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
+        """In the order of the ids; foreign and unknown ones are left out."""
+        ...
+
+    async def list(
+        self,
+        who: Owner,
+        *,
+        project_id: int | None = None,
+        status: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        before: int | None = None,
+    ) -> Listing:
+        """Newest first. *before* is the last id of the page before: the way to walk a large list."""
+        ...
+
+    async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]: ...
+
+    async def attempts(self, task_id: int) -> list[Attempt]: ...
+
+    async def due(self, *, limit: int) -> list[UUID]:
+        """Queued attempts whose time has come, most urgent first: what the queue may have forgotten."""
+        ...
+
+    async def lapsed(self, *, limit: int) -> list[Attempt]:
+        """Running attempts whose lease ran out, and handed-over ones past their deadline."""
+        ...
+
+    async def held(self, *, limit: int) -> list[Attempt]:
+        """All running attempts: for the one process that knows it is alone."""
+        ...
+
+    async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
+        """Markdown key and parsed key of an equal parse."""
+        ...
+
+    async def keep_parse(
+        self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str
+    ) -> None: ...
+
+    async def ping(self) -> None:
+        """Raises if the database does not answer."""
+        ...
+
+    async def counts(self) -> dict[str, int]:
+        """Tasks by status, of everybody: for metrics."""
+        ...
+
+
+class Queue(Protocol):
+    """Rings workers. The ledger remembers; the queue may forget."""
+
+    async def put(self, attempt_id: UUID, *, delay_ms: int = 0, priority: int = 0) -> None:
+        """Deliver at least once, soon after *delay_ms*. Putting the same id twice is harmless."""
+        ...
+
+    async def get(self) -> UUID:
+        """Wait for the next attempt id. Ids come with the highest priority first, then first come first served."""
+        ...
+
+
+class Signals(Protocol):
+    """Says that a task changed, to whoever waits. A signal may get lost: waiters look again by themselves."""
+
+    def changed(self, task_id: int) -> None: ...
+
+    def subscribe(self, task_id: int | None = None) -> Subscription:
+        """Signals of one task, or with None of all."""
+        ...
+
+
+class Subscription(Protocol):
+    def __enter__(self) -> Subscription: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    async def wait(self, seconds: float) -> int | None:
+        """The id of a task that changed since the last call, or None after *seconds*."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object in the store. `sha256` is empty where the store does not know it."""
+
+    key: str
+    size: int
+    sha256: str
+    etag: str
+
+
+class Store(Protocol):
+    """Keeps bytes under keys. An object is visible whole or not at all, and never changes."""
+
+    bucket: str
+
+    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
+        """Store a stream, hashed on the way. Beyond *limit*: TooLarge, and nothing is left behind."""
+        ...
+
+    async def put_bytes(self, key: str, data: bytes) -> Stored: ...
+
+    async def put_file(self, key: str, path: Path) -> Stored: ...
+
+    async def stat(self, key: str) -> Stored | None: ...
+
+    async def read(self, key: str, *, limit: int | None = None) -> bytes:
+        """The whole object. A missing one: NotFound("object_not_found")."""
+        ...
+
+    def stream(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]: ...
+
+    async def fetch(self, key: str, path: Path) -> Stored:
+        """Copy the object into a local file, hashed on the way."""
+        ...
+
+    async def delete(self, key: str) -> bool: ...
+
+    def list(self, prefix: str) -> AsyncIterator[tuple[str, int, float]]:
+        """Keys below *prefix* with size and time of writing (seconds since 1970)."""
+        ...
+
+    async def free_bytes(self) -> int | None: ...
+
+    async def close(self) -> None: ...
+
+
+class RuleBook(Protocol):
+    """The rules of every user, and the global default that all see."""
+
+    async def default(self) -> Rule:
+        """The one global default rule; created on the first call, once, however many call."""
+        ...
+
+    async def get(self, rule_id: int, who: Owner) -> Rule | None: ...
+
+    async def list(self, who: Owner, *, limit: int, offset: int) -> tuple[list[Rule], int]: ...
+
+    async def add(self, draft: Draft, who: Owner) -> Rule: ...
+
+    async def replace(self, rule_id: int, draft: Draft, who: Owner) -> Rule | None: ...
+
+    async def remove(self, rule_id: int, who: Owner) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A JSON value of a project."""
+
+    id: int
+    project_id: int
+    name: str
+    data: Any
+    created_ms: int
+    updated_ms: int
+
+
+Edit = Callable[[Any, Callable[[str, str], int | None]], tuple[Any, str | None, str | None, int | None]]
+"""Takes the table's value and `who_mounted(pointer, entry) -> task id`; gives the new value and, for a mount,
+pointer, entry and task id to remember."""
+
+
+class Tables(Protocol):
+    async def add(self, who: Owner, project_id: int, name: str, data: Any) -> Table: ...
+
+    async def get(self, table_id: int, who: Owner) -> Table | None: ...
+
+    async def list(self, who: Owner, project_id: int) -> list[Table]: ...
+
+    async def replace(self, table_id: int, who: Owner, *, name: str | None, data: Any) -> Table | None: ...
+
+    async def remove(self, table_id: int, who: Owner) -> bool: ...
+
+    async def edit(self, table_id: int, who: Owner, edit: Edit) -> Table | None:
+        """Read, change and write in one transaction. None: no such table."""
+        ...
+
+
+class Repository(Protocol):
+    """Documents and assets of every tenant. Key: tenant, document, version; latest is the newest `created_at`."""
+
+    async def put(self, document: NormalizedDocument) -> bool:
+        """Store document and assets. True: it is new; False: the same was there. Other content: Conflict."""
+        ...
+
+    async def get(self, tenant: str, document_id: UUID, version: str | None = None) -> NormalizedDocument | None:
+        """A version, or the latest. Deleted ones are not found."""
+        ...
+
+    async def versions(self, tenant: str, document_id: UUID) -> list[NormalizedDocument]: ...
+
+    async def list(
+        self, tenant: str, *, collection_id: UUID | None, limit: int, after: str | None
+    ) -> tuple[list[NormalizedDocument], str | None]:
+        """A page and the cursor of the next, or None. A foreign cursor: BadRequest("cursor_invalid")."""
+        ...
+
+    async def delete(
+        self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False
+    ) -> bool: ...
+
+    async def put_asset(self, asset: Asset) -> bool: ...
+
+    async def get_asset(self, tenant: str, asset_id: UUID) -> Asset | None: ...
+
+    async def list_assets(
+        self, tenant: str, document_id: UUID, *, limit: int, after: str | None
+    ) -> tuple[list[Asset], str | None]: ...
+
+    async def delete_asset(self, tenant: str, asset_id: UUID, *, hard: bool = False) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key without its secret."""
+
+    id: str
+    name: str
+    principal: Principal
+    created_ms: int
+    used_ms: int | None
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class KeyRing(Protocol):
+    """API keys. Only the SHA-256 of a secret is stored."""
+
+    async def add(self, name: str, principal: Principal, *, digest: str, expires_ms: int | None = None) -> ApiKey: ...
+
+    async def find(self, digest: str) -> Principal | None:
+        """Whose key it is; None if unknown, expired or revoked (judged by the database's clock)."""
+        ...
+
+    async def list(self) -> list[ApiKey]: ...
+
+    async def revoke(self, key_id: str) -> bool: ...
+
+    async def any_active(self) -> bool: ...
+
+
+class Library(Protocol):
+    """Where originals and their twins lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the use cases must know of the settings."""
+
+    upload_bytes: int = 2 * 1024**3
+    task_timeout_s: float = 600.0
+    lease_ms: int = 15_000
+    beat_s: float = 5.0
+    sweep_s: float = 2.0
+    table_bytes: int = 16 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything that the use cases need, bound once by `compose`."""
+
+    ledger: Ledger
+    queue: Queue
+    signals: Signals
+    store: Store
+    rules: RuleBook
+    tables: Tables
+    documents: Repository
+    keys: KeyRing
+    engines: dict[str, Engine]
+    library: Library
+    scratch: Path
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,27 @@
+"""A database runs operations: each one whole or not at all, and answers only after its commit."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from docmill.adapters.sql.statement import Op
+
+T = TypeVar("T")
+
+
+class Database(Protocol):
+    dialect: str
+
+    async def write(self, op: Op[T]) -> T:
+        """Run *op* in a transaction that can write. What it raises rolls it back and is raised here."""
+        ...
+
+    async def read(self, op: Op[T]) -> T:
+        """Run *op* on a snapshot, beside the writers."""
+        ...
+
+    async def script(self, text: str) -> None:
+        """Run several statements without parameters (migrations)."""
+        ...
+
+    async def close(self) -> None: ...

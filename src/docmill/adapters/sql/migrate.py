@@ -1,0 +1,76 @@
+"""Numbered SQL files, applied once each, in order, under a lock, with their checksums kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+
+from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.statement import Op, Query, Statement, fill
+from docmill.core.errors import Conflict, Unavailable
+
+CREATE = Statement(
+    "CREATE TABLE IF NOT EXISTS migrations"
+    " (number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_ms BIGINT NOT NULL)"
+)
+APPLIED = Statement("SELECT number, name, checksum FROM migrations ORDER BY number")
+RECORD = Statement(
+    "INSERT INTO migrations (number, name, checksum, applied_ms) VALUES (:number, :name, :checksum, {now})"
+)
+LOCK = Statement("SELECT pg_advisory_xact_lock(7201318)")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    number: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return sha256(self.text.encode()).hexdigest()
+
+
+def known() -> list[Migration]:
+    folder = files("docmill.adapters.sql") / "migrations"
+    found = sorted(
+        (entry.name, entry.read_text(encoding="utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")
+    )
+    return [Migration(int(name.partition("_")[0]), name, text) for name, text in found]
+
+
+async def migrate(database: Database) -> list[str]:
+    """Bring the database to the newest schema; the names of what was applied."""
+    return await database.write(_apply(database.dialect, known()))
+
+
+async def pending(database: Database) -> list[str]:
+    """What `migrate` would apply. Raises if the database is newer than this docmill, or was changed by hand."""
+    return [migration.name for migration in await database.write(_missing(database.dialect, known()))]
+
+
+def _missing(dialect: str, migrations: list[Migration]) -> Op[list[Migration]]:
+    if dialect == "postgres":
+        yield LOCK()
+    yield CREATE()
+    rows = yield APPLIED()
+    applied = {row[0]: (row[1], row[2]) for row in rows}
+    newest = max((migration.number for migration in migrations), default=0)
+    if applied and max(applied) > newest:
+        raise Unavailable("database_newer", found=max(applied), known=newest)
+    for migration in migrations:
+        name, checksum = applied.get(migration.number, (None, None))
+        if checksum not in (None, migration.checksum):
+            raise Conflict("migration_changed", name=name)
+    return [migration for migration in migrations if migration.number not in applied]
+
+
+def _apply(dialect: str, migrations: list[Migration]) -> Op[list[str]]:
+    missing = yield from _missing(dialect, migrations)
+    for migration in missing:
+        for sql in fill(migration.text, dialect).split(";\n"):
+            if sql.strip():
+                yield Query(Statement(sql), {})
+        yield RECORD(number=migration.number, name=migration.name, checksum=migration.checksum)
+    return [migration.name for migration in missing]

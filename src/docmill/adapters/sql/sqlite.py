@@ -1,0 +1,183 @@
+"""SQLite through apsw: one writer thread that commits in groups, readers beside it.
+
+Durable means durable: WAL with `synchronous=FULL`, and an answer only after COMMIT. Operations that arrive while the
+disk is syncing share the next commit; each has its own savepoint, so that one that fails takes none with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from docmill.adapters.sql.statement import Op, Query, Row
+from docmill.core.errors import DocmillError, StorageFull, Unavailable
+
+T = TypeVar("T")
+
+GROUP = 256
+READERS = 4
+BUSY_MS = 10_000
+
+_Job = tuple[Callable[[], Op[Any]] | Op[Any], "Future[Any]"]
+
+
+class SqliteDatabase:
+    dialect = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._opening = threading.Lock()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="sqlite-read")
+        self._connection = self._connect()
+        self._connection.pragma("journal_mode", "wal")
+        self._connection.pragma("synchronous", "full")
+        self._writer = threading.Thread(target=self._work, name="sqlite-write", daemon=True)
+        self._writer.start()
+
+    async def write(self, op: Op[T]) -> T:
+        if self._closed:
+            raise Unavailable("shutting_down")
+        done: Future[T] = Future()
+        self._jobs.put((op, done))
+        return await asyncio.wrap_future(done)
+
+    async def read(self, op: Op[T]) -> T:
+        if self._closed:
+            raise Unavailable("shutting_down")
+        return await asyncio.wrap_future(self._readers.submit(self._read, op))
+
+    async def script(self, text: str) -> None:
+        def run() -> Op[None]:
+            self._connection.execute(text)
+            return None
+            yield
+
+        await self.write(run())
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._writer.join)
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self._path))
+        connection.set_busy_timeout(BUSY_MS)
+        connection.pragma("foreign_keys", True)
+        connection.pragma("cache_size", -16_000)
+        with self._opening:
+            self._opened.append(connection)
+        return connection
+
+    def _read(self, op: Op[T]) -> T:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._connect()
+            connection.pragma("query_only", True)
+            self._local.connection = connection
+        with _translated():
+            connection.execute("BEGIN")
+            try:
+                return _drive(connection, op)
+            finally:
+                connection.execute("COMMIT")
+
+    def _work(self) -> None:
+        while (first := self._jobs.get()) is not None:
+            group = [first]
+            while len(group) < GROUP:
+                try:
+                    job = self._jobs.get_nowait()
+                except Empty:
+                    break
+                if job is None:
+                    self._jobs.put(None)
+                    break
+                group.append(job)
+            self._commit(group)
+
+    def _commit(self, group: list[_Job]) -> None:
+        connection = self._connection
+        results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        try:
+            with _translated():
+                connection.execute("BEGIN IMMEDIATE")
+                for op, done in group:
+                    results.append((done, *self._run_one(op)))
+                connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for _, done in group:
+                _settle(done, None, error)
+            return
+        for done, value, failure in results:
+            _settle(done, value, failure)
+
+    def _run_one(self, op: Any) -> tuple[Any, BaseException | None]:
+        connection = self._connection
+        connection.execute("SAVEPOINT op")
+        try:
+            value = _drive(connection, op)
+        except (apsw.FullError, apsw.IOError):
+            raise
+        except BaseException as error:
+            connection.execute("ROLLBACK TO op")
+            connection.execute("RELEASE op")
+            return None, error
+        connection.execute("RELEASE op")
+        return value, None
+
+
+def _drive(connection: apsw.Connection, op: Op[T]) -> T:
+    try:
+        query: Query = next(op)
+        while True:
+            try:
+                rows: list[Row] = list(connection.execute(query.statement.sqlite, query.params))
+            except apsw.Error as error:
+                query = op.throw(error)
+            else:
+                query = op.send(rows)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
+def _settle(done: Future[Any], value: Any, error: BaseException | None) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
+    if error is None:
+        done.set_result(value)
+    else:
+        done.set_exception(error)
+
+
+class _translated:  # noqa: N801 - reads as a word in `with`
+    """Turns the engine's faults into ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, DocmillError):
+            return
+        if isinstance(error, apsw.FullError):
+            raise StorageFull("storage_full") from error
+        if isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError)):
+            raise Unavailable("database_unavailable") from error

@@ -1,0 +1,332 @@
+"""The state machine. A transition takes values and returns a `Change`; it never awaits and has no clock.
+
+Whoever saves a change writes it in one transaction, guarded by the task's version. Times are given as durations;
+the database adds its own clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from docmill.core.errors import Conflict, Invalid
+from docmill.core.task import (
+    PROGRESS,
+    Artifacts,
+    Attempt,
+    Event,
+    Fault,
+    Stage,
+    State,
+    Status,
+    Task,
+)
+
+MAX_ERRORS = 3
+"""Tries of a stage that fails with a retryable error."""
+MAX_CRASHES = 3
+"""Times that a document may kill its parser."""
+MAX_LOST_WORKERS = 10
+"""Times that a whole worker may vanish under a task. Machines die for their own reasons, so more are forgiven."""
+BACKOFF_MS = 1_000
+
+WIRE_STAGE = {Stage.PARSE: "mineru", Stage.POSTPROCESS: "postprocess", Stage.PUBLISH: "postprocess"}
+
+
+class Verdict(StrEnum):
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An attempt to be created: queued, or at once running for the worker that just finished the stage before."""
+
+    id: UUID
+    number: int
+    stage: Stage
+    owner: str | None = None
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What should be written. `task` is None when nothing is to change."""
+
+    verdict: Verdict
+    task: Task
+    ends: tuple[tuple[UUID, State], ...] = ()
+    opens: Opening | None = None
+    hands_over_ms: int | None = None
+    events: tuple[Event, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        return self.verdict is Verdict.APPLIED or bool(self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage that succeeded left behind. None: the task keeps what it had."""
+
+    artifacts: Artifacts | None = None
+    source_sha256: str | None = None
+    engine: str | None = None
+    cache_hit: bool | None = None
+    pages: int | None = None
+    damaged_pages: tuple[int, ...] = ()
+    document_id: UUID | None = None
+    twin_path: str | None = None
+    mounted_path: str | None = None
+    facts: dict[str, Any] | None = None
+
+
+def claim(task: Task, attempt: Attempt, *, owner: str) -> Change:
+    """A worker takes a queued attempt. Losing a twice-delivered one is normal."""
+    if not _is_current(task, attempt) or attempt.state is not State.QUEUED or task.is_final:
+        return Change(Verdict.SUPERSEDED, task)
+    low, _ = PROGRESS[attempt.stage]
+    return Change(
+        Verdict.APPLIED,
+        replace(task, status=Status.RUNNING, stage=attempt.stage, progress=max(task.progress, low)),
+        events=(Event("started", {"stage": attempt.stage, "attempt": attempt.number, "worker": owner}),),
+    )
+
+
+def hand_over(task: Task, attempt: Attempt, *, deadline_ms: int) -> Change:
+    """The engine will defer to an external worker. Saved before the worker is called."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        task,
+        hands_over_ms=deadline_ms,
+        events=(Event("handed_over", {"stage": attempt.stage, "deadline_ms": deadline_ms}),),
+    )
+
+
+def on_progress(task: Task, attempt: Attempt, *, done: int, total: int | None) -> Change:
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    low, high = PROGRESS[attempt.stage]
+    reached = low + (high - low) * min(done, total) // total if total else low
+    progress = max(task.progress, reached)
+    pages_done = max(task.pages_done or 0, done)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, progress=progress, pages_done=pages_done, pages_total=total or task.pages_total),
+        events=(Event("progress", {"progress": progress, "pages_done": pages_done, "pages_total": total}),),
+    )
+
+
+def on_success(
+    task: Task, attempt: Attempt, result: StageResult, *, next_id: UUID, keep_for: str | None = None
+) -> Change:
+    """A stage is done: the next one is opened, or the task is completed.
+
+    *keep_for* names the worker that goes on with the next stage itself, without another round through the queue.
+    """
+    if attempt.state is State.SUCCEEDED:
+        return Change(Verdict.DUPLICATE, task)
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    task = replace(
+        task,
+        artifacts=result.artifacts or task.artifacts,
+        source_sha256=result.source_sha256 or task.source_sha256,
+        engine=result.engine or task.engine,
+        cache_hit=task.cache_hit if result.cache_hit is None else result.cache_hit,
+        pages_done=task.pages_done if result.pages is None else result.pages,
+        pages_total=task.pages_total if result.pages is None else result.pages,
+        damaged_pages=result.damaged_pages or task.damaged_pages,
+        document_id=result.document_id or task.document_id,
+        twin_path=result.twin_path or task.twin_path,
+        mounted_path=result.mounted_path or task.mounted_path,
+        errors=0,
+        crashes=0,
+    )
+    facts = {"stage": attempt.stage, "attempt": attempt.number, **(result.facts or {})}
+    ended = Event("stage_succeeded", facts)
+    following = attempt.stage.next
+    if following is None:
+        return Change(
+            Verdict.APPLIED,
+            replace(task, status=Status.COMPLETED, progress=100, attempt_id=attempt.id),
+            ends=((attempt.id, State.SUCCEEDED),),
+            events=(ended, Event("completed", {"document_id": str(task.document_id) if task.document_id else None})),
+        )
+    low, _ = PROGRESS[following]
+    return Change(
+        Verdict.APPLIED,
+        replace(task, stage=following, progress=max(task.progress, low), attempt_id=next_id),
+        ends=((attempt.id, State.SUCCEEDED),),
+        opens=Opening(next_id, attempt.number, following, owner=keep_for),
+        events=(ended,),
+    )
+
+
+def on_failure(task: Task, attempt: Attempt, fault: Fault, *, retryable: bool, crashed: bool, next_id: UUID) -> Change:
+    """A stage failed: try again with backoff while that helps, else the task has failed."""
+    if attempt.state is State.FAILED:
+        return Change(Verdict.DUPLICATE, task)
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    errors = task.errors if crashed else task.errors + 1
+    crashes = task.crashes + 1 if crashed else task.crashes
+    if retryable and errors < MAX_ERRORS and crashes < MAX_CRASHES:
+        delay = BACKOFF_MS * 2 ** (errors + crashes - 1)
+        return Change(
+            Verdict.APPLIED,
+            _requeue(task, attempt, next_id, errors=errors, crashes=crashes),
+            ends=((attempt.id, State.FAILED),),
+            opens=Opening(next_id, attempt.number + 1, attempt.stage, delay_ms=delay),
+            events=(Event("retry_scheduled", {"code": fault.code, "message": fault.message, "delay_ms": delay}),),
+        )
+    if crashed and crashes >= MAX_CRASHES:
+        fault = replace(fault, stage="crash")
+    return Change(
+        Verdict.APPLIED,
+        replace(task, status=Status.FAILED, fault=fault, errors=errors, crashes=crashes),
+        ends=((attempt.id, State.FAILED),),
+        events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+    )
+
+
+def give_back(task: Task, attempt: Attempt, *, next_id: UUID) -> Change:
+    """A worker that shuts down returns what it held. It costs no attempt: the number stays."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        replace(
+            _requeue(task, attempt, next_id, errors=task.errors, crashes=task.crashes),
+            attempt=task.attempt,
+            progress=task.progress,
+        ),
+        ends=((attempt.id, State.GIVEN_BACK),),
+        opens=Opening(next_id, attempt.number, attempt.stage),
+        events=(Event("given_back", {"stage": attempt.stage, "attempt": attempt.number}),),
+    )
+
+
+def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault) -> Change:
+    """The lease ran out: the worker died. The next one starts over, unless workers keep dying on this task."""
+    if not _is_current(task, attempt) or attempt.state is not State.RUNNING or task.is_final:
+        return Change(Verdict.SUPERSEDED, task)
+    crashes = task.crashes + 1
+    if crashes >= MAX_LOST_WORKERS:
+        return Change(
+            Verdict.APPLIED,
+            replace(task, status=Status.FAILED, fault=fault, crashes=crashes),
+            ends=((attempt.id, State.FAILED),),
+            events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+        )
+    return Change(
+        Verdict.APPLIED,
+        _requeue(task, attempt, next_id, errors=task.errors, crashes=crashes),
+        ends=((attempt.id, State.DROPPED),),
+        opens=Opening(next_id, attempt.number + 1, attempt.stage),
+        events=(Event("worker_lost", {"stage": attempt.stage, "attempt": attempt.number}),),
+    )
+
+
+def expire(task: Task, attempt: Attempt, fault: Fault) -> Change:
+    """Nobody gave a sign of life for too long: the task is given up (`stale`, or `timeout` of an external worker)."""
+    if not _is_current(task, attempt) or task.status is not Status.RUNNING:
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, status=Status.FAILED, fault=fault),
+        ends=((attempt.id, State.DROPPED),),
+        events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+    )
+
+
+def cancel(task: Task, attempt: Attempt | None, *, force: bool) -> Change:
+    if task.is_final:
+        raise Conflict("task_finished", task=task.id, status=task.status)
+    if task.status is Status.RUNNING and not force:
+        raise Conflict("task_running", task=task.id, stage=WIRE_STAGE[task.stage])
+    return Change(
+        Verdict.APPLIED,
+        replace(task, status=Status.CANCELLED),
+        ends=((attempt.id, State.DROPPED),) if attempt else (),
+        events=(Event("cancelled", {"forced": force}),),
+    )
+
+
+def retry(task: Task, *, from_stage: str, next_id: UUID) -> Change:
+    """Only a finished task can be retried; its input must exist."""
+    stages = {"mineru": Stage.PARSE, "postprocess": Stage.POSTPROCESS}
+    if from_stage not in stages:
+        raise Invalid("stage_unknown", stage=from_stage)
+    if not task.is_final:
+        raise Conflict("task_busy", task=task.id, status=wire_status(task))
+    stage = stages[from_stage]
+    if stage is Stage.POSTPROCESS and not task.artifacts.markdown_key:
+        raise Conflict("artifact_missing", stage="postprocess", needs="Markdown of an earlier parse")
+    if stage is Stage.PARSE and not task.source_key:
+        raise Conflict("artifact_missing", stage="mineru", needs="stored source file")
+    again = stage is Stage.PARSE
+    return Change(
+        Verdict.APPLIED,
+        replace(
+            task,
+            status=Status.PENDING,
+            stage=stage,
+            attempt=task.attempt + 1,
+            attempt_id=next_id,
+            progress=0,
+            fault=None,
+            errors=0,
+            crashes=0,
+            artifacts=Artifacts() if again else replace(task.artifacts, output_key=None),
+            pages_done=None if again else task.pages_done,
+            pages_total=None if again else task.pages_total,
+            damaged_pages=() if again else task.damaged_pages,
+            cache_hit=False if again else task.cache_hit,
+            provider_task_id=None if again else task.provider_task_id,
+        ),
+        opens=Opening(next_id, task.attempt + 1, stage),
+        events=(Event("retried", {"from_stage": from_stage, "attempt": task.attempt + 1}),),
+    )
+
+
+def note(task: Task, event: Event, **changes: Any) -> Change:
+    """Write a line into the log, and what it changes beside the state."""
+    return Change(Verdict.APPLIED, replace(task, **changes), events=(event,))
+
+
+def wire_status(task: Task) -> str:
+    """The seed's name of the state."""
+    if task.status is not Status.RUNNING:
+        return task.status.value
+    return "mineru_parsing" if task.stage is Stage.PARSE else "llm_processing"
+
+
+def _requeue(task: Task, attempt: Attempt, next_id: UUID, *, errors: int, crashes: int) -> Task:
+    return replace(
+        task,
+        status=Status.PENDING,
+        stage=attempt.stage,
+        attempt=attempt.number + 1,
+        attempt_id=next_id,
+        progress=0,
+        errors=errors,
+        crashes=crashes,
+    )
+
+
+def _is_current(task: Task, attempt: Attempt) -> bool:
+    return task.attempt_id == attempt.id
+
+
+def _is_working(task: Task, attempt: Attempt) -> bool:
+    return (
+        _is_current(task, attempt)
+        and task.status is Status.RUNNING
+        and attempt.state in (State.RUNNING, State.HANDED_OVER)
+    )

@@ -1,0 +1,178 @@
+"""A task, its attempts and its events, as values. What may happen to them is in `machine`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID
+
+
+class Status(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+
+class Stage(StrEnum):
+    PARSE = "parse"
+    POSTPROCESS = "postprocess"
+    PUBLISH = "publish"
+
+    @property
+    def next(self) -> Stage | None:
+        return {Stage.PARSE: Stage.POSTPROCESS, Stage.POSTPROCESS: Stage.PUBLISH, Stage.PUBLISH: None}[self]
+
+
+class State(StrEnum):
+    """Of an attempt."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    HANDED_OVER = "handed_over"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    """Cancelled, superseded or given up: what it still reports changes nothing."""
+    GIVEN_BACK = "given_back"
+
+
+PROGRESS: dict[Stage, tuple[int, int]] = {
+    Stage.PARSE: (10, 55),
+    Stage.POSTPROCESS: (60, 75),
+    Stage.PUBLISH: (80, 95),
+}
+"""Progress within a stage. The seed's `postprocess` (60-95) is our postprocess and publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwinWish:
+    """Where the twin is wanted. `folder` is relative to the library's root, or an absolute path inside it."""
+
+    folder: str = ""
+    layout: Literal["folder", "sidecar"] = "folder"
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MountWish:
+    table_id: int
+    json_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the submitter asked for beyond the plain run."""
+
+    workflow_id: str = "etl"
+    engine: str | None = None
+    no_cache: bool = False
+    twin: TwinWish | None = None
+    mount: MountWish | None = None
+    priority: int = 0
+    parse: dict[str, Any] = field(default_factory=dict)
+    """Options of the engine: language, ocr, page_images, max_pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a task or attempt failed. `code` is stable; `stage` is the wire's `error_stage`."""
+
+    code: str
+    message: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """Keys of what the stages left in the object store."""
+
+    markdown_key: str | None = None
+    parsed_key: str | None = None
+    output_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    id: int
+    tenant: str
+    owner: str
+    project_id: int
+    filename: str
+    source_key: str
+    rule_id: int
+    status: Status
+    stage: Stage
+    attempt: int
+    """Counts the tries of the whole task: 1, and one more with each retry, by hand or by itself."""
+    attempt_id: UUID | None
+    version: int
+    """Rises with every change; a write expects the version it read."""
+    event_seq: int
+    progress: int = 0
+    wishes: Wishes = field(default_factory=Wishes)
+    artifacts: Artifacts = field(default_factory=Artifacts)
+    fault: Fault | None = None
+    errors: int = 0
+    """Retryable errors of the current stage since the last retry by hand."""
+    crashes: int = 0
+    """Workers that died on the current stage: counted apart from errors."""
+    source_sha256: str | None = None
+    source_size: int | None = None
+    engine: str | None = None
+    cache_hit: bool = False
+    pages_done: int | None = None
+    pages_total: int | None = None
+    damaged_pages: tuple[int, ...] = ()
+    provider_task_id: str | None = None
+    document_id: UUID | None = None
+    twin_path: str | None = None
+    mounted_path: str | None = None
+    created_ms: int = 0
+    updated_ms: int = 0
+
+    @property
+    def is_final(self) -> bool:
+        return self.status.is_final
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    id: UUID
+    task_id: int
+    number: int
+    stage: Stage
+    state: State
+    owner: str | None = None
+    """The worker that holds the lease."""
+    due_ms: int = 0
+    lease_ms: int | None = None
+    deadline_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event as the log holds it: numbered within its task, stamped by the database's clock."""
+
+    task_id: int
+    seq: int
+    kind: str
+    data: dict[str, Any]
+    at_ms: int

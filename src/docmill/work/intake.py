@@ -1,0 +1,121 @@
+"""Documents come in: uploads, submissions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from uuid import uuid4
+
+from docmill.core.access import Principal
+from docmill.core.errors import BadRequest, DocmillError, Forbidden, Invalid, NotFound
+from docmill.core.keys import owner_of_raw_key, raw_key
+from docmill.core.task import Task, Wishes
+from docmill.ports import NewTask, Once, Ports, Stored
+
+MAX_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request to process a document that is in the store."""
+
+    s3_key: str | None = None
+    project_id: int | None = None
+    filename: str | None = None
+    rule_id: int | None = None
+    wishes: Wishes = field(default_factory=Wishes)
+
+
+async def upload(ports: Ports, who: Principal, project_id: int, filename: str, chunks: AsyncIterable[bytes]) -> Stored:
+    """Stream a file into the store under a key of the caller's own."""
+    key = raw_key(who.user, project_id, uuid4(), extension(filename))
+    return await ports.store.put(key, chunks, limit=ports.limits.upload_bytes)
+
+
+async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once | None = None) -> tuple[Task, bool]:
+    """Open a task. False: the Idempotency-Key was seen before, and this is the task of then."""
+    new = await _checked(ports, who, wanted)
+    attempt_id = uuid4()
+    task, is_new = await ports.ledger.open(new, attempt_id=attempt_id, once=once)
+    if is_new:
+        ports.signals.changed(task.id)
+        # The task is committed; if we die here, the sweeper rings instead.
+        await ports.queue.put(attempt_id, priority=new.wishes.priority)
+    return task, is_new
+
+
+async def record_failed_upload(
+    ports: Ports, who: Principal, project_id: int, filename: str, error: DocmillError, wanted: Submission
+) -> Task:
+    """A file that could not be stored is a failed task that people can see, not a line in a log."""
+    rule = await _rule_id(ports, who, wanted.rule_id)
+    new = NewTask(
+        tenant=who.tenant,
+        owner=who.user,
+        project_id=project_id,
+        filename=clean_name(filename),
+        source_key="",
+        rule_id=rule,
+        wishes=wanted.wishes,
+        upload_fault=f"{error.code}: {error.message}",
+    )
+    task, _ = await ports.ledger.open(new, attempt_id=uuid4())
+    ports.signals.changed(task.id)
+    return task
+
+
+async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
+    engine = wanted.wishes.engine
+    if engine is not None and engine not in ports.engines:
+        raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines)))
+    key = wanted.s3_key or _key_of_name(who, wanted)
+    raw = owner_of_raw_key(key)
+    if raw is None or raw.user != who.user:
+        raise Forbidden("key_not_yours", user=who.user)
+    stored = await ports.store.stat(key)
+    if stored is None:
+        raise NotFound("object_not_found", key=key)
+    project_id = wanted.project_id if wanted.project_id is not None else raw.project_id
+    if project_id is None:
+        raise Invalid("project_required")
+    return NewTask(
+        tenant=who.tenant,
+        owner=who.user,
+        project_id=project_id,
+        filename=clean_name(wanted.filename or raw.filename),
+        source_key=key,
+        rule_id=await _rule_id(ports, who, wanted.rule_id),
+        wishes=wanted.wishes,
+        source_size=stored.size,
+        source_sha256=stored.sha256 or None,
+    )
+
+
+def _key_of_name(who: Principal, wanted: Submission) -> str:
+    """Older clients name only project and file: their key is made of both."""
+    if wanted.project_id is None or not wanted.filename:
+        raise BadRequest("request_invalid", why="s3_key is missing, and so is project_id or filename.")
+    from docmill.core.keys import user_segment
+
+    return f"users/{user_segment(who.user)}/raw/{wanted.project_id}/{wanted.filename}"
+
+
+async def _rule_id(ports: Ports, who: Principal, rule_id: int | None) -> int:
+    if rule_id is None:
+        return (await ports.rules.default()).id
+    rule = await ports.rules.get(rule_id, who.owner)
+    if rule is None:
+        raise NotFound("rule_not_found", rule=rule_id)
+    return rule.id
+
+
+def extension(filename: str) -> str:
+    return PurePosixPath(filename.replace("\\", "/")).suffix
+
+
+def clean_name(filename: str) -> str:
+    """The last part of what the client called the file, without anything that a terminal or a database dislikes."""
+    name = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    name = "".join(ch for ch in name if ch.isprintable() and not 0xD800 <= ord(ch) <= 0xDFFF).strip()
+    return name[:MAX_NAME] or "document"
