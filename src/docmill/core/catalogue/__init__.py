@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -24,32 +24,33 @@ class Entry:
 
 
 def entry(code: str) -> Entry | None:
-    return _by_code().get(code)
+    return _catalogue().get(code)
 
 
 def entries() -> tuple[Entry, ...]:
     """All entries, sorted by area and code."""
-    return tuple(_by_code().values())
+    return tuple(_catalogue().values())
 
 
 def suggest(code: str) -> list[str]:
     """Codes that look like *code*, the nearest first."""
-    return get_close_matches(code.strip().lower().replace("-", "_"), _by_code(), n=3, cutoff=0.6)
+    return get_close_matches(code.strip().lower().replace("-", "_"), _catalogue(), n=3, cutoff=0.6)
 
 
 @cache
-def _by_code() -> Mapping[str, Entry]:
-    found: dict[str, Entry] = {}
-    for one in sorted(_read_all(), key=lambda e: (e.area, e.code)):
-        if one.code in found:
-            raise ValueError(f"{one.code} stands in the areas {found[one.code].area} and {one.area}")
-        found[one.code] = one
-    return MappingProxyType(found)
-
-
-def _read_all() -> list[Entry]:
+def _catalogue() -> Mapping[str, Entry]:
     sheets = (item for item in files(__name__).iterdir() if item.name.endswith(".toml"))
-    return [one for sheet in sheets for one in read(sheet.name.removesuffix(".toml"), sheet.read_text("utf-8"))]
+    areas = ((sheet.name.removesuffix(".toml"), sheet.read_text("utf-8")) for sheet in sheets)
+    return by_code(one for area, toml in areas for one in read(area, toml))
+
+
+def by_code(found: Iterable[Entry]) -> Mapping[str, Entry]:
+    result: dict[str, Entry] = {}
+    for one in sorted(found, key=lambda e: (e.area, e.code)):
+        if one.code in result:
+            raise ValueError(f"{one.code} stands in the areas {result[one.code].area} and {one.area}")
+        result[one.code] = one
+    return MappingProxyType(result)
 
 
 def read(area: str, toml: str) -> list[Entry]:
