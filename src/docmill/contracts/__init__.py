@@ -1,0 +1,35 @@
+"""The document contracts: what a normalised document is, and a check that says everything that is wrong with one.
+
+>>> from docmill.contracts import check
+>>> check("blob", b'{"type": "ftp"}').errors[0].code
+'union_tag_invalid'
+"""
+
+from .asset import Asset, AssetRef
+from .blob import BlobLocator, ExternalBlob, FileBlob, InlineBlob
+from .checking import KINDS, Checked, Violation, check, check_value
+from .codes import CODES
+from .document import DocumentMeta, DocumentRef, NormalizedDocument
+from .export import json_schema
+from .mode import media_guard, strict_mode
+
+__all__ = [
+    "CODES",
+    "KINDS",
+    "Asset",
+    "AssetRef",
+    "BlobLocator",
+    "Checked",
+    "DocumentMeta",
+    "DocumentRef",
+    "ExternalBlob",
+    "FileBlob",
+    "InlineBlob",
+    "NormalizedDocument",
+    "Violation",
+    "check",
+    "check_value",
+    "json_schema",
+    "media_guard",
+    "strict_mode",
+]

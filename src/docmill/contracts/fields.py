@@ -1,0 +1,466 @@
+"""The types of single fields.
+
+Each carries two judgements. `explain` is the whole rule in Python: it normalises, and names what is wrong by code.
+`fast` is a core schema that accepts only input which the rule would leave as it is; `docmill.contracts.checking` tries
+it first, and asks `explain` only about the rest.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, PydanticKnownError, SchemaValidator
+from pydantic_core import core_schema as core
+
+from .codes import error, kind_of, shown
+from .payload import Broken, decoded_size
+from .text import clean, cut
+
+MAX_INT = 2**63 - 1
+MAX_URI = 4096
+RAW_FACTOR = 4
+"""How much longer than its limit a text may be before normalising, which costs more than linear time."""
+
+# Characters that normalising leaves alone in any company: ASCII, and the common letters and signs that neither
+# decompose nor combine with a neighbour. A test derives that from the Unicode tables.
+_INERT = (
+    r"!-~\u00c0-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481\u048a-\u052f"
+    r"\u2013\u2014\u2018-\u201e\u20ac\u3001-\u3003\u3008-\u3011\u3041-\u3096\u30a1-\u30fe\u4e00-\u9fff\uac00-\ud7a3"
+)
+INERT_TEXT = f"^[{_INERT}]+(?: +[{_INERT}]+)*$"
+NAME = r"^(?:\.{0,2}[A-Za-z0-9_-]|\.{3})[A-Za-z0-9._-]*$"
+SHA256 = r"^[0-9a-f]{64}$"
+MEDIA_TYPE = r"^[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*$"
+LANGUAGE = r"^(?=.*[A-Za-z])[A-Za-z0-9]{1,8}(?:-[A-Za-z0-9]{1,8})*$"
+_MAX_MEDIA_TYPE = 255
+_MAX_LANGUAGE = 255
+
+_name = re.compile(NAME.strip("^$"))
+_sha256 = re.compile(SHA256.strip("^$"))
+_media_type = re.compile(MEDIA_TYPE.strip("^$"))
+_language = re.compile(LANGUAGE.strip("^$"))
+_date_first = re.compile(r"\d{4}-\d\d-\d\d(?!\d)", re.ASCII)
+_uuid = SchemaValidator(core.uuid_schema())
+_datetime = SchemaValidator(core.datetime_schema())
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a field accepts: `explain` for every input, `fast` for input that is already as it should be."""
+
+    explain: Callable[[object], Any]
+    fast: CoreSchema
+    schema: JsonSchemaValue = field(default_factory=dict)
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core.no_info_plain_validator_function(self.explain)
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return dict(self.schema)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def optional(rule: Rule, default: Callable[[], object] | None = None) -> Rule:
+    """The same rule for a field that may be null, which counts as absent."""
+
+    def explain(raw: object) -> object:
+        if raw is None:
+            return default() if default else None
+        return rule.explain(raw)
+
+    fast = rule.fast if default else core.nullable_schema(rule.fast)
+    return Rule(explain, fast, {"anyOf": [rule.schema, {"type": "null"}]})
+
+
+def string(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise PydanticKnownError("string_type")
+    return raw
+
+
+def _fitting(raw: object, limit: int, code: str, **context: object) -> str:
+    """*raw* cleaned, unless it is longer than *limit* then, or so long before that cleaning would be dear."""
+    text = string(raw)
+    value = clean(text) if len(text) <= RAW_FACTOR * limit else text
+    if len(value) > limit:
+        raise error(code, length=len(value), limit=limit, **context)
+    return value
+
+
+def _tenant(raw: object) -> str:
+    if value := _fitting(raw, 128, "tenant_too_long"):
+        return value
+    raise error("tenant_empty")
+
+
+def _workflow(raw: object) -> str:
+    value = _fitting(raw, 128, "workflow_too_long")
+    if not value:
+        raise error("workflow_empty")
+    if not _name.fullmatch(value):
+        raise error("workflow_invalid_char", value=shown(value))
+    return value
+
+
+def _version(raw: object) -> str | None:
+    value = _fitting(raw, 64, "version_too_long")
+    if value and not _name.fullmatch(value):
+        raise error("version_invalid", value=shown(value))
+    return value or None
+
+
+def _title(raw: object) -> str | None:
+    return _fitting(raw, 256, "title_too_long") or None
+
+
+def _language_tag(raw: object) -> str | None:
+    text = string(raw)
+    value = clean(text) if len(text) <= _MAX_LANGUAGE else text
+    if value and (len(value) > _MAX_LANGUAGE or not _language.fullmatch(value)):
+        raise error("language_invalid", value=shown(value))
+    return value or None
+
+
+def _uuid_of(raw: object) -> UUID:
+    if isinstance(raw, UUID):
+        return raw
+    if not isinstance(raw, str):
+        raise error("uuid_type", type=kind_of(raw))
+    text = raw.strip()
+    if not text:
+        raise error("uuid_empty")
+    try:
+        return _uuid.validate_python(text)  # type: ignore[no-any-return]
+    except ValidationError:
+        raise error("uuid_invalid", value=shown(text)) from None
+
+
+def _optional_uri(raw: object) -> str | None:
+    text = string(raw)
+    value = clean(text) if len(text) <= MAX_URI else text
+    if len(value) > MAX_URI:
+        raise PydanticKnownError("string_too_long", {"max_length": MAX_URI})
+    return value or None
+
+
+def _uri(raw: object) -> str:
+    if value := _optional_uri(raw):
+        return value
+    raise error("uri_empty")
+
+
+def digest(code: str) -> Rule:
+    def explain(raw: object) -> str:
+        value = string(raw)
+        if not _sha256.fullmatch(value):
+            raise error(code, value=shown(value))
+        return value
+
+    schema = {"type": "string", "pattern": SHA256, "description": "SHA-256 as 64 lower-case hex digits"}
+    return Rule(explain, core.str_schema(strict=True, pattern=SHA256), schema)
+
+
+def whole_number(negative: str) -> Rule:
+    """An integer of 0 or more that JSON readers and SQL columns can hold."""
+
+    def explain(raw: object) -> int:
+        if isinstance(raw, float) and raw.is_integer():  # JSON knows one kind of number: 14.0 is 14
+            raw = int(raw)
+        if isinstance(raw, bool) or not isinstance(raw, int):
+            raise PydanticKnownError("int_type")
+        if raw < 0:
+            raise error(negative, value=shown(raw))
+        if raw > MAX_INT:
+            raise PydanticKnownError("less_than_equal", {"le": MAX_INT})
+        return int(raw)
+
+    fast = core.int_schema(strict=True, ge=0, le=MAX_INT)
+    return Rule(explain, fast, {"type": "integer", "minimum": 0, "maximum": MAX_INT})
+
+
+def timestamp(naive: str) -> Rule:
+    """A moment with a time zone, kept in UTC."""
+
+    def explain(raw: object) -> datetime:
+        value = raw if isinstance(raw, datetime) else _parsed(raw)
+        if value.utcoffset() is None:
+            raise error(naive, value=shown(value.isoformat()))
+        try:
+            return value.astimezone(UTC)
+        except (OverflowError, ValueError) as fault:
+            raise PydanticKnownError("datetime_parsing", {"error": str(fault)}) from None
+
+    # Pydantic would also read a string of digits as seconds since 1970; a contract wants a date.
+    fast = core.chain_schema(
+        [core.str_schema(strict=True, pattern=r"^\d{4}-\d\d-\d\dT"), core.datetime_schema(tz_constraint=0)]
+    )
+    return Rule(explain, fast, {"type": "string", "format": "date-time"})
+
+
+def _parsed(raw: object) -> datetime:
+    if not isinstance(raw, str):
+        raise PydanticKnownError("datetime_type")
+    text = raw.strip()
+    if not _date_first.match(text):
+        raise PydanticKnownError("datetime_parsing", {"error": "a date as YYYY-MM-DD must come first"})
+    try:
+        return _datetime.validate_python(text)  # type: ignore[no-any-return]
+    except ValidationError as fault:
+        reason = str(fault.errors(include_url=False, include_input=False)[0].get("ctx", {}).get("error", "not a date"))
+        raise PydanticKnownError("datetime_parsing", {"error": reason}) from None
+
+
+def _media(raw: object) -> str:
+    text = string(raw)
+    value = clean(text).lower() if len(text) <= _MAX_MEDIA_TYPE else text
+    if not value:
+        raise error("media_type_empty")
+    if len(value) > _MAX_MEDIA_TYPE or not _media_type.fullmatch(value):
+        raise error("media_type_invalid", value=shown(value))
+    return value
+
+
+def _base64(raw: object) -> str:
+    value = string(raw).strip()
+    try:
+        decoded_size(value)
+    except Broken as fault:
+        raise error("base64_invalid", reason=str(fault)) from None
+    return value
+
+
+def _tags(raw: object) -> list[str]:
+    if not isinstance(raw, list | tuple):
+        raise error("tags_type", type=kind_of(raw))
+    return sorted(set(gathered("tags", [((i,), item, _tag) for i, item in enumerate(raw)])) - {""})
+
+
+def _tag(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise error("tags_type", type=kind_of(raw))
+    value = _fitting(raw, 64, "tag_too_long")
+    if value and not _name.fullmatch(value):
+        raise error("tag_invalid", value=shown(value))
+    return value
+
+
+def _external_ref(raw: object) -> dict[str, str]:
+    if not isinstance(raw, dict):
+        raise error("external_ref_type", type=kind_of(raw))
+    if len(raw) > 16:
+        raise error("external_ref_too_many", length=len(raw), limit=16)
+    pairs = [((_step(key),), pair, _external_pair) for key, pair in zip(raw, raw.items(), strict=True)]
+    result: dict[str, str] = {}
+    for key, value in gathered("external_ref", pairs):
+        if key in result:
+            raise error("external_ref_key_duplicate", key=shown(key))
+        result[key] = value
+    return result
+
+
+def _step(key: object) -> str:
+    return key if isinstance(key, str) else kind_of(key)
+
+
+def _external_pair(pair: tuple[object, object]) -> tuple[str, str]:
+    if not isinstance(pair[0], str) or not isinstance(pair[1], str):
+        raise error("external_ref_type", type=f"{kind_of(pair[0])} with {kind_of(pair[1])}")
+    key = _fitting(pair[0], 128, "external_ref_key_too_long")
+    if not key:
+        raise error("external_ref_key_empty")
+    value = _fitting(pair[1], 512, "external_ref_value_too_long", key=shown(key))
+    if not value:
+        raise error("external_ref_value_empty", key=shown(key))
+    return key, value
+
+
+Step = tuple[tuple[str | int, ...], Any, Callable[[Any], Any]]
+
+
+def gathered(title: str, steps: list[Step]) -> list[Any]:
+    """What every step makes of its input, or all their errors at once, each at its place."""
+    values: list[Any] = []
+    faults: list[InitErrorDetails] = []
+    for place, raw, judge in steps:
+        try:
+            values.append(judge(raw))
+        except (PydanticCustomError, PydanticKnownError) as fault:
+            kind = fault if isinstance(fault, PydanticCustomError) else fault.type
+            faults.append(InitErrorDetails(type=kind, loc=place, input=None))
+    if faults:
+        raise ValidationError.from_exception_data(title, faults)
+    return values
+
+
+def _number(raw: object) -> float | None:
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    try:
+        return float(raw)
+    except OverflowError:
+        return math.inf
+
+
+def _bbox(raw: object) -> list[float]:
+    corners = [_number(item) for item in raw] if isinstance(raw, list | tuple) and len(raw) == 4 else []
+    within = [value for value in corners if value is not None and 0 <= value <= 1]
+    if len(within) != 4 or not (within[2] > within[0] and within[3] > within[1]):
+        raise error("bbox_invalid", value=shown(raw))
+    return within
+
+
+def _confidence(raw: object) -> float:
+    value = _number(raw)
+    if value is None:
+        raise PydanticKnownError("float_type")
+    if not 0 <= value <= 1:  # false for NaN, too
+        raise error("caption_confidence_range", value=shown(raw))
+    return value
+
+
+def text_up_to(limit: int) -> Rule:
+    """A describing text: never an error for its length, but cut to *limit* bytes."""
+    note = f"Cut to {limit} bytes of UTF-8 at a character's border; NUL and lone surrogates are dropped."
+    return Rule(lambda raw: cut(string(raw), limit), core.str_schema(strict=True), {"type": "string", "description": note})
+
+
+def one_of(*values: str) -> Rule:
+    expected = " or ".join((", ".join(map(repr, values[:-1])), repr(values[-1])))
+
+    def explain(raw: object) -> str:
+        if not isinstance(raw, str) or raw not in values:
+            raise PydanticKnownError("literal_error", {"expected": expected})
+        return raw
+
+    return Rule(explain, core.literal_schema(list(values)), {"enum": list(values), "type": "string"})
+
+
+def _inert(limit: int) -> CoreSchema:
+    return core.str_schema(strict=True, pattern=INERT_TEXT, max_length=limit)
+
+
+def _named(limit: int) -> CoreSchema:
+    return core.str_schema(strict=True, pattern=NAME, max_length=limit)
+
+
+_unit = core.float_schema(strict=True, ge=0, le=1, allow_inf_nan=False)
+_NAME_SCHEMA = {"type": "string", "pattern": NAME, "minLength": 1}
+_blank_is_null = "Blank counts as null."
+
+_uuid_rule = Rule(_uuid_of, core.uuid_schema(), {"type": "string", "format": "uuid"})
+_uri_fast = _inert(MAX_URI)
+_uri_schema = {"type": "string", "minLength": 1, "maxLength": MAX_URI}
+
+TenantId = Annotated[str, Rule(_tenant, _inert(128), {"type": "string", "minLength": 1, "maxLength": 128})]
+WorkflowId = Annotated[str, Rule(_workflow, _named(128), {**_NAME_SCHEMA, "maxLength": 128})]
+Uuid = Annotated[UUID, _uuid_rule]
+OptionalUuid = Annotated[UUID | None, optional(_uuid_rule)]
+Version = Annotated[
+    str | None,
+    optional(Rule(_version, _named(64), {"type": "string", "maxLength": 64, "description": _blank_is_null})),
+]
+Title = Annotated[
+    str | None,
+    optional(Rule(_title, _inert(256), {"type": "string", "maxLength": 256, "description": _blank_is_null})),
+]
+Language = Annotated[
+    str | None,
+    optional(
+        Rule(
+            _language_tag,
+            core.str_schema(strict=True, pattern=r"^[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*$", max_length=_MAX_LANGUAGE),
+            {"type": "string", "pattern": LANGUAGE, "description": f"Like BCP 47. {_blank_is_null}"},
+        )
+    ),
+]
+Tags = Annotated[
+    list[str],
+    optional(
+        Rule(
+            _tags,
+            core.list_schema(_named(64)),
+            {"type": "array", "items": {"type": "string", "maxLength": 64}, "description": "Sorted, without doubles."},
+        ),
+        list,
+    ),
+]
+ExternalRef = Annotated[
+    dict[str, str],
+    optional(
+        Rule(
+            _external_ref,
+            core.dict_schema(_inert(128), _inert(512), max_length=16),
+            {
+                "type": "object",
+                "maxProperties": 16,
+                "propertyNames": {"minLength": 1, "maxLength": 128},
+                "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 512},
+            },
+        ),
+        dict,
+    ),
+]
+Uri = Annotated[str, Rule(_uri, _uri_fast, _uri_schema)]
+_optional_text = Rule(
+    _optional_uri, _uri_fast, {"type": "string", "maxLength": MAX_URI, "description": _blank_is_null}
+)
+OptionalUri = Annotated[str | None, optional(_optional_text)]
+CaptionModel = Annotated[str | None, optional(_optional_text)]
+Sha256 = Annotated[str, digest("sha256_invalid")]
+OptionalSha256 = Annotated[str | None, optional(digest("sha256_invalid"))]
+Checksum = Annotated[str, digest("checksum_invalid")]
+Size = Annotated[int, whole_number("size_negative")]
+PageIndex = Annotated[int | None, optional(whole_number("page_index_negative"))]
+MediaType = Annotated[
+    str,
+    Rule(
+        _media,
+        core.str_schema(strict=True, pattern=MEDIA_TYPE, max_length=_MAX_MEDIA_TYPE),
+        {"type": "string", "pattern": MEDIA_TYPE, "maxLength": _MAX_MEDIA_TYPE},
+    ),
+]
+Base64 = Annotated[
+    str, Rule(_base64, core.str_schema(strict=True), {"type": "string", "contentEncoding": "base64"})
+]
+CreatedAt = Annotated[datetime, timestamp("created_at_naive")]
+CrawlTimestamp = Annotated[datetime | None, optional(timestamp("crawl_timestamp_naive"))]
+BBox = Annotated[
+    list[float] | None,
+    optional(
+        Rule(
+            _bbox,
+            core.list_schema(_unit, min_length=4, max_length=4),
+            {
+                "type": "array",
+                "items": {"type": "number", "minimum": 0, "maximum": 1},
+                "minItems": 4,
+                "maxItems": 4,
+                "description": "[x0, y0, x1, y1] from the top left, x1 > x0 and y1 > y0",
+            },
+        )
+    ),
+]
+Confidence = Annotated[
+    float | None, optional(Rule(_confidence, _unit, {"type": "number", "minimum": 0, "maximum": 1}))
+]
+Context = Annotated[str | None, optional(text_up_to(2048))]
+OcrText = Annotated[str | None, optional(text_up_to(8192))]
+
+TEXT_LIMITS = {"context_before": 2048, "context_after": 2048, "ocr_text": 8192, "text_description": 2048}
+
+Kind = Annotated[Literal["http", "https", "s3", "gcs"], one_of("http", "https", "s3", "gcs")]
+Source = Annotated[
+    Literal["upload", "crawler", "integration", "other"] | None,
+    optional(one_of("upload", "crawler", "integration", "other")),
+]
+CaptionMethod = Annotated[
+    Literal["vlm_caption", "ocr_only", "manual", "none"], one_of("vlm_caption", "ocr_only", "manual", "none")
+]
