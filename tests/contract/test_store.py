@@ -328,7 +328,7 @@ async def test_the_event_loop_goes_on_during_big_copies(store: Store) -> None:
 
 def leftovers(tmp_path: Path) -> list[str]:
     folder = tmp_path / "objects" / ".tmp"
-    return names_in(folder) if folder.exists() else []
+    return [path.name for path in folder.glob("*/*")]
 
 
 KEYS = st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=8).map("/".join)
@@ -363,6 +363,19 @@ def test_a_path_stays_below_the_root_and_tells_its_key(key: str) -> None:
 @given(KEYS.filter(is_key), KEYS.filter(is_key))
 def test_distinct_keys_have_distinct_paths(one: str, other: str) -> None:
     assert (one == other) == (path_of(one) == path_of(other))
+
+
+async def test_one_bad_put_in_a_batch_does_not_harm_the_others(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_bytes("a/b", b"x")
+
+    outcomes = await asyncio.gather(
+        *(store.put_bytes("a/b/c" if n == 7 else f"a/{n}", b"y") for n in range(20)), return_exceptions=True
+    )
+
+    assert [7] == [n for n, outcome in enumerate(outcomes) if isinstance(outcome, BadRequest)]
+    assert 20 == len(await keys(store, "a/"))
+    await store.close()
 
 
 async def test_a_key_through_another_object_is_refused(tmp_path: Path) -> None:
@@ -400,8 +413,8 @@ async def test_planted_links_lead_nowhere(tmp_path: Path) -> None:
 
 
 async def test_leftovers_are_collected_on_start_after_an_hour(tmp_path: Path) -> None:
-    old, young = tmp_path / ".tmp" / "old", tmp_path / ".tmp" / "young"
-    old.parent.mkdir()
+    old, young = tmp_path / ".tmp" / "a" / "old", tmp_path / ".tmp" / "a" / "young"
+    old.parent.mkdir(parents=True)
     old.write_bytes(b"x")
     young.write_bytes(b"x")
     os.utime(old, (time.time() - 3700,) * 2)
@@ -432,10 +445,11 @@ asyncio.run(main())
 
 
 def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True)
+    folder = tmp_path / "objects"
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, folder], capture_output=True, text=True, check=True)
 
     assert ["storage_full", "None"] == done.stdout.split()
-    assert [] == names_in(tmp_path / ".tmp")
+    assert [] == leftovers(tmp_path)
 
 
 ENDLESS_WRITER = """

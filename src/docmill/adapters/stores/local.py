@@ -15,9 +15,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote
@@ -30,6 +31,8 @@ from docmill.store_port import Stored
 T = TypeVar("T")
 
 THREADS: Final = 16
+WRITERS: Final = 4
+BATCH: Final = 32
 CHUNK: Final = 1 << 20
 LEFTOVER_AGE: Final = 3600.0
 TEMPORARY: Final = ".tmp"
@@ -52,35 +55,37 @@ class LocalStore:
         root.mkdir(parents=True, exist_ok=True)
         self._root = root.resolve()
         self._temporary = self._root / TEMPORARY
-        self._temporary.mkdir(exist_ok=True)
+        for digit in "0123456789abcdef":
+            # Several folders, because files are created in one folder only one after the other.
+            (self._temporary / digit).mkdir(parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
+        self._waiting: deque[tuple[_Draft, asyncio.Future[Stored]]] = deque()
+        self._writers: set[asyncio.Task[None]] = set()
         collect_leftovers(self._temporary)
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
-        place = place_of(key)
-        draft = _Draft(self._temporary)
-        buffered: list[bytes] = []
-        waiting = size = 0
+        draft = _Draft(key, self._temporary)
+        size = 0
         try:
             async for chunk in chunks:
                 size += len(chunk)
                 if limit is not None and size > limit:
                     raise TooLarge("upload_too_large", limit=limit)
-                buffered.append(chunk)
-                waiting += len(chunk)
-                if waiting >= CHUNK:
-                    await self._run(draft.write, b"".join(buffered))
-                    buffered, waiting = [], 0
-            return await self._run(self._finish, key, place, draft, b"".join(buffered))
+                draft.add(chunk)
+                if draft.waiting >= CHUNK:
+                    await self._run(draft.write)
+            return await self._store(draft)
         finally:
             if draft.is_open:
                 await self._run(draft.close)
 
     async def put_bytes(self, key: str, data: bytes) -> Stored:
-        return await self._run(self._finish, key, place_of(key), _Draft(self._temporary), data)
+        draft = _Draft(key, self._temporary)
+        draft.add(data)
+        return await self._store(draft)
 
     async def put_file(self, key: str, path: Path) -> Stored:
-        return await self._run(self._copy_in, key, place_of(key), path)
+        return await self._run(self._copy_in, _Draft(key, self._temporary), path)
 
     async def stat(self, key: str) -> Stored | None:
         return await self._run(self._stat, key)
@@ -123,41 +128,82 @@ class LocalStore:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            while not future.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([future])
-            future.exception()
+            await _ended(future)
             raise
 
-    def _finish(self, key: str, place: Place, draft: _Draft, rest: bytes) -> Stored:
-        with contextlib.closing(draft):
-            draft.write(rest)
-            draft.seal()
-            self._move_into_place(draft.path, place)
-            return draft.stored(key)
+    async def _store(self, draft: _Draft) -> Stored:
+        """Store it with whatever else waits: syncing several files together costs little more than syncing one."""
+        done: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        self._waiting.append((draft, done))
+        if len(self._writers) < WRITERS:
+            writer = asyncio.create_task(self._store_waiting())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await _ended(done)
+            raise
 
-    def _copy_in(self, key: str, place: Place, source: Path) -> Stored:
-        draft = _Draft(self._temporary)
+    async def _store_waiting(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            outcomes = await self._run(self._finish, [draft for draft, _ in batch])
+            for (_, done), outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, Stored):
+                    done.set_result(outcome)
+                else:
+                    done.set_exception(outcome)
+
+    def _copy_in(self, draft: _Draft, source: Path) -> Stored:
         with source.open("rb") as file, contextlib.closing(draft):
             while chunk := file.read(CHUNK):
-                draft.write(chunk)
-            return self._finish(key, place, draft, b"")
+                draft.add(chunk)
+                draft.write()
+            outcome = self._finish([draft])[0]
+        if isinstance(outcome, Stored):
+            return outcome
+        raise outcome
 
-    def _move_into_place(self, path: Path, place: Place) -> None:
+    def _finish(self, drafts: Sequence[_Draft]) -> Sequence[Stored | Exception]:
+        """Write all, sync all, move all, in this order: one journal commit serves many. Each has its own outcome."""
+        with contextlib.ExitStack() as stack:
+            for draft in drafts:
+                stack.callback(draft.close)
+            for step in (_Draft.write, _Draft.seal):
+                for draft in drafts:
+                    draft.attempt(step, draft)
+            folders = groupby(sorted(drafts, key=_folders), key=_folders)
+            for names, neighbours in folders:
+                self._move_into_place(names, list(neighbours))
+            return [draft.outcome() for draft in drafts]
+
+    def _move_into_place(self, folders: tuple[str, ...], drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            draft.attempt(self._move, draft)
+        moved = [draft for draft in drafts if not draft.error]
+        if moved:
+            moved[0].attempt(self._sync, folders)
+            for draft in moved[1:]:
+                draft.error = moved[0].error
+
+    def _move(self, draft: _Draft) -> None:
         for _ in range(10):
             try:
-                with self._folder(place.folders, create=True) as folder:
-                    os.rename(path, place.name, dst_dir_fd=folder)
-                    os.fsync(folder)
+                with self._folder(draft.place.folders, create=True) as folder:
+                    os.rename(draft.path, draft.place.name, dst_dir_fd=folder)
                 return
             except FileNotFoundError:
                 # A delete took the folder away because it was empty just then.
                 continue
             except (NotADirectoryError, IsADirectoryError) as error:
-                raise BadRequest(
-                    "key_invalid", why="another object's key is a part of it, or it of another's"
-                ) from error
+                raise BadRequest("key_invalid", why="it and another object's key are in each other's way") from error
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def _sync(self, folders: tuple[str, ...]) -> None:
+        # A missing folder means that what was moved there has been deleted again.
+        with contextlib.suppress(FileNotFoundError), self._folder(folders) as folder:
+            os.fsync(folder)
 
     def _stat(self, key: str) -> Stored | None:
         try:
@@ -266,11 +312,17 @@ class Place:
 
 
 class _Draft:
-    """A temporary file that knows its size and digest. It comes to be with the first write."""
+    """Bytes on their way to a key: a temporary file, made by the first write, that knows its size and digest."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / uuid4().hex
+    def __init__(self, key: str, folder: Path) -> None:
+        self.key = key
+        self.place = place_of(key)
+        name = uuid4().hex
+        self.path = folder / name[0] / name
         self.size = 0
+        self.waiting = 0
+        self.error: Exception | None = None
+        self._chunks: list[bytes] = []
         self._digest = hashlib.sha256()
         self._fd = -1
 
@@ -278,22 +330,39 @@ class _Draft:
     def is_open(self) -> bool:
         return self._fd >= 0
 
-    def write(self, data: bytes) -> None:
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.waiting += len(chunk)
+
+    def write(self) -> None:
+        """Write what was added."""
         if not self.is_open:
             self._fd = os.open(self.path, _CREATE, 0o600)
+        data = b"".join(self._chunks)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._fd, rest) :]
-        self.size += len(data)
         self._digest.update(data)
+        self.size += len(data)
+        self._chunks, self.waiting = [], 0
 
     def seal(self) -> None:
         with contextlib.suppress(OSError):  # without attributes, stat does not know the digest
             os.setxattr(self._fd, DIGEST_ATTRIBUTE, self._digest.hexdigest().encode())
         os.fsync(self._fd)
 
-    def stored(self, key: str) -> Stored:
-        return Stored(key, self.size, self._digest.hexdigest(), _describe(key, self._fd).etag)
+    def attempt(self, function: Callable[..., None], *args: object) -> None:
+        """Call it, unless something failed before; a fault is this draft's own."""
+        if not self.error:
+            try:
+                _guarded(function, *args)
+            except Exception as error:
+                self.error = error
+
+    def outcome(self) -> Stored | Exception:
+        if self.error:
+            return self.error
+        return Stored(self.key, self.size, self._digest.hexdigest(), _describe(self.key, self._fd).etag)
 
     def close(self) -> None:
         """Close it. If it was not moved into place, it is gone."""
@@ -318,6 +387,18 @@ class _Reader:
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
+
+
+def _folders(draft: _Draft) -> tuple[str, ...]:
+    return draft.place.folders
+
+
+async def _ended(future: asyncio.Future[T]) -> None:
+    """Wait for it, come what may, and forget what came of it."""
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+    future.exception()
 
 
 def place_of(key: str) -> Place:
@@ -347,10 +428,10 @@ def key_of(names: tuple[str, ...]) -> str:
 def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:
     """Remove temporary files that nobody has written to for *age* seconds."""
     removed = 0
-    for entry in os.scandir(folder):
+    for path in folder.glob("*/*"):
         with contextlib.suppress(FileNotFoundError):
-            if entry.stat(follow_symlinks=False).st_mtime < time.time() - age:
-                Path(entry.path).unlink()
+            if path.lstat().st_mtime < time.time() - age:
+                path.unlink()
                 removed += 1
     return removed
 
