@@ -132,7 +132,7 @@ class Ledger(Protocol):
         """In the order of the ids; foreign and unknown ones are left out."""
         ...
 
-    async def list(
+    async def page(
         self,
         who: Owner,
         *,
@@ -153,8 +153,8 @@ class Ledger(Protocol):
         """Queued attempts whose time has come, most urgent first: what the queue may have forgotten."""
         ...
 
-    async def lapsed(self, *, limit: int) -> list[Attempt]:
-        """Running attempts whose lease ran out, and handed-over ones past their deadline."""
+    async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
+        """Running attempts whose lease ran out, handed-over ones past their deadline; and for how many ms."""
         ...
 
     async def held(self, *, limit: int) -> list[Attempt]:
@@ -336,7 +336,7 @@ class Repository(Protocol):
 
     async def list_assets(
         self, tenant: str, document_id: UUID, *, limit: int, after: str | None
-    ) -> tuple[list[Asset], str | None]: ...
+    ) -> tuple[Sequence[Asset], str | None]: ...
 
     async def delete_asset(self, tenant: str, asset_id: UUID, *, hard: bool = False) -> bool: ...
 

@@ -53,6 +53,11 @@ def user_segment(user: str) -> str:
     return f"{segment[: MAX_USER_SEGMENT - 1 - len(digest)]}~{digest}"
 
 
+def tenant_prefix(tenant: str) -> str:
+    """Where a tenant's objects lie. It stands before the keys on the wire, which name users only."""
+    return f"tenants/{user_segment(tenant)}/"
+
+
 def user_prefix(user: str) -> str:
     return f"users/{user_segment(user)}/"
 
@@ -66,11 +71,9 @@ def raw_key(user: str, project_id: int, uuid: UUID | str, ext: str) -> str:
     return check_key(f"{raw_prefix(user)}{_project(project_id)}/{uuid}{extension(ext)}")
 
 
-def artifact_key(user: str, project_id: int, task_id: int, attempt_number: int, name: str) -> str:
+def artifact_key(user: str, project_id: int, task_id: int, attempt: str, name: str) -> str:
     """The key of something that one attempt made. Attempts never share a key."""
-    return check_key(
-        f"{user_prefix(user)}etl_artifacts/{_project(project_id)}/{task_id:d}/{attempt_number:d}/{check_key(name)}"
-    )
+    return check_key(f"{user_prefix(user)}etl_artifacts/{_project(project_id)}/{task_id:d}/{attempt}/{check_key(name)}")
 
 
 def extension(ext: str) -> str:

@@ -278,6 +278,7 @@ def retry(task: Task, *, from_stage: str, next_id: UUID) -> Change:
             status=Status.PENDING,
             stage=stage,
             attempt=task.attempt + 1,
+            run=task.run + 1,
             attempt_id=next_id,
             progress=0,
             fault=None,

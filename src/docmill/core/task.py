@@ -119,6 +119,8 @@ class Task:
     """Rises with every change; a write expects the version it read."""
     event_seq: int
     progress: int = 0
+    run: int = 1
+    """Counts the retries by hand: each run makes a version of the document of its own."""
     wishes: Wishes = field(default_factory=Wishes)
     artifacts: Artifacts = field(default_factory=Artifacts)
     fault: Fault | None = None

@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 from uuid import uuid4
 
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, DocmillError, Forbidden, Invalid, NotFound
-from docmill.core.keys import owner_of_raw_key, raw_key
+from docmill.core.errors import BadRequest, DocmillError, Invalid, NotFound
+from docmill.core.keys import own_raw_key, raw_key, raw_prefix
 from docmill.core.task import Task, Wishes
 from docmill.ports import NewTask, Once, Ports, Stored
+from docmill.work.objects import objects
 
 MAX_NAME = 255
 
@@ -30,7 +31,7 @@ class Submission:
 async def upload(ports: Ports, who: Principal, project_id: int, filename: str, chunks: AsyncIterable[bytes]) -> Stored:
     """Stream a file into the store under a key of the caller's own."""
     key = raw_key(who.user, project_id, uuid4(), extension(filename))
-    return await ports.store.put(key, chunks, limit=ports.limits.upload_bytes)
+    return await objects(ports, who.tenant).put(key, chunks, limit=ports.limits.upload_bytes)
 
 
 async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once | None = None) -> tuple[Task, bool]:
@@ -70,10 +71,8 @@ async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
     if engine is not None and engine not in ports.engines:
         raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines)))
     key = wanted.s3_key or _key_of_name(who, wanted)
-    raw = owner_of_raw_key(key)
-    if raw is None or raw.user != who.user:
-        raise Forbidden("key_not_yours", user=who.user)
-    stored = await ports.store.stat(key)
+    raw = own_raw_key(key, who.user)
+    stored = await objects(ports, who.tenant).stat(key)
     if stored is None:
         raise NotFound("object_not_found", key=key)
     project_id = wanted.project_id if wanted.project_id is not None else raw.project_id
@@ -96,9 +95,7 @@ def _key_of_name(who: Principal, wanted: Submission) -> str:
     """Older clients name only project and file: their key is made of both."""
     if wanted.project_id is None or not wanted.filename:
         raise BadRequest("request_invalid", why="s3_key is missing, and so is project_id or filename.")
-    from docmill.core.keys import user_segment
-
-    return f"users/{user_segment(who.user)}/raw/{wanted.project_id}/{wanted.filename}"
+    return f"{raw_prefix(who.user)}{wanted.project_id}/{wanted.filename}"
 
 
 async def _rule_id(ports: Ports, who: Principal, rule_id: int | None) -> int:

@@ -1,0 +1,483 @@
+"""The ledger on SQL: tasks, attempts and events. Decisions are `core.machine`'s; this file loads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.rows import (
+    ATTEMPT_COLUMNS,
+    TASK_COLUMNS,
+    attempt_of,
+    body_of,
+    decode,
+    encode,
+    task_of,
+    wishes_body,
+)
+from docmill.adapters.sql.statement import Op, Row, Statement
+from docmill.core import machine
+from docmill.core.access import Owner
+from docmill.core.errors import Invalid, NotFound, Unavailable
+from docmill.core.machine import Change, Verdict
+from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
+from docmill.ports import Listing, NewTask, Once, Transition
+
+INSERT_TASK = Statement(
+    """
+    INSERT INTO tasks (tenant, owner, project_id, filename, source_key, rule_id, status, stage, attempt, attempt_id,
+                       version, event_seq, progress, body, created_ms, updated_ms)
+    VALUES (:tenant, :owner, :project_id, :filename, :source_key, :rule_id, :status, 'parse', 1, :attempt_id,
+            1, :event_seq, 0, :body, {now}, {now})
+    RETURNING id, created_ms
+    """
+)
+UPDATE_TASK = Statement(
+    """
+    UPDATE tasks SET status = :status, stage = :stage, attempt = :attempt, attempt_id = :attempt_id,
+           version = version + 1, event_seq = :event_seq, progress = :progress, body = :body, updated_ms = {now}
+    WHERE id = :id AND version = :version
+    RETURNING updated_ms
+    """
+)
+LOAD_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id {{lock}}")
+GET_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id")
+GET_ATTEMPT = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE id = :id")
+ATTEMPTS_OF = Statement(
+    f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE task_id = :task_id ORDER BY started_ms, number, due_ms"
+)
+INSERT_ATTEMPT = Statement(
+    """
+    INSERT INTO attempts (id, task_id, number, stage, state, priority, owner, due_ms, lease_ms, started_ms)
+    VALUES (:id, :task_id, :number, :stage, :state, :priority, :owner, {now} + CAST(:delay_ms AS BIGINT),
+            {now} + CAST(:lease_ms AS BIGINT), CASE WHEN CAST(:owner AS TEXT) IS NULL THEN NULL ELSE {now} END)
+    RETURNING due_ms
+    """
+)
+END_ATTEMPT = Statement("UPDATE attempts SET state = :state, ended_ms = {now}, lease_ms = NULL WHERE id = :id")
+CLAIM_ATTEMPT = Statement(
+    """
+    UPDATE attempts SET state = 'running', owner = :owner, started_ms = {now},
+           lease_ms = {now} + CAST(:lease_ms AS BIGINT)
+    WHERE id = :id AND state = 'queued' AND due_ms <= {now}
+    RETURNING task_id
+    """
+)
+HAND_OVER = Statement(
+    """
+    UPDATE attempts SET state = 'handed_over', lease_ms = NULL, deadline_ms = {now} + CAST(:deadline_ms AS BIGINT)
+    WHERE id = :id
+    """
+)
+BEAT = Statement(
+    """
+    UPDATE attempts SET lease_ms = {now} + CAST(:lease_ms AS BIGINT)
+    WHERE id = :id AND owner = :owner AND state = 'running'
+    RETURNING id
+    """
+)
+INSERT_EVENT = Statement(
+    "INSERT INTO events (task_id, seq, kind, data, at_ms) VALUES (:task_id, :seq, :kind, :data, {now})"
+)
+EVENTS = Statement(
+    """
+    SELECT task_id, seq, kind, data, at_ms FROM events
+    WHERE task_id = :task_id AND seq > :after ORDER BY seq LIMIT :limit
+    """
+)
+COUNT = Statement(
+    """
+    INSERT INTO task_counts (tenant, owner, project_id, status, n)
+    VALUES (:tenant, :owner, :project_id, :status, :by)
+    ON CONFLICT (tenant, owner, project_id, status) DO UPDATE SET n = task_counts.n + excluded.n
+    """
+)
+DUE = Statement(
+    """
+    SELECT id FROM attempts WHERE state = 'queued' AND due_ms <= {now}
+    ORDER BY priority DESC, due_ms LIMIT :limit
+    """
+)
+LAPSED = Statement(
+    f"""
+    SELECT {ATTEMPT_COLUMNS}, {{now}} - lease_ms FROM attempts WHERE state = 'running' AND lease_ms < {{now}}
+    UNION ALL
+    SELECT {ATTEMPT_COLUMNS}, {{now}} - deadline_ms FROM attempts WHERE state = 'handed_over' AND deadline_ms < {{now}}
+    LIMIT :limit
+    """
+)
+HELD = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' LIMIT :limit")
+ONCE = Statement(
+    "SELECT fingerprint, task_id FROM idempotency WHERE tenant = :tenant AND owner = :owner AND key = :key"
+)
+KEEP_ONCE = Statement(
+    """
+    INSERT INTO idempotency (tenant, owner, key, fingerprint, task_id, created_ms)
+    VALUES (:tenant, :owner, :key, :fingerprint, :task_id, {now})
+    ON CONFLICT (tenant, owner, key) DO NOTHING
+    RETURNING task_id
+    """
+)
+PARSE_OF = Statement(
+    "SELECT markdown_key, parsed_key FROM parses WHERE tenant = :tenant AND fingerprint = :fingerprint"
+)
+KEEP_PARSE = Statement(
+    """
+    INSERT INTO parses (tenant, fingerprint, task_id, markdown_key, parsed_key, created_ms)
+    VALUES (:tenant, :fingerprint, :task_id, :markdown_key, :parsed_key, {now})
+    ON CONFLICT (tenant, fingerprint) DO UPDATE
+    SET task_id = excluded.task_id, markdown_key = excluded.markdown_key, parsed_key = excluded.parsed_key
+    """
+)
+PING = Statement("SELECT 1")
+COUNTS = Statement("SELECT status, CAST(SUM(n) AS BIGINT) FROM task_counts GROUP BY status")
+
+
+class SqlLedger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open(self, new: NewTask, *, attempt_id: UUID, once: Once | None = None) -> tuple[Task, bool]:
+        while True:
+            try:
+                return await self._database.write(_open(new, attempt_id, once))
+            except _OnceTaken:
+                # Another request with the same key committed between our look and our write: its task is the answer.
+                continue
+
+    async def decide(
+        self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
+    ) -> Change:
+        return await self._database.write(_decide(task_id, rule, attempt_id, who))
+
+    async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
+        return await self._database.write(_claim(attempt_id, worker, lease_ms))
+
+    async def beat(self, attempt_ids: Sequence[UUID], *, worker: str, lease_ms: int) -> set[UUID]:
+        return await self._database.write(_beat(attempt_ids, worker, lease_ms))
+
+    async def get(self, task_id: int, who: Owner | None = None) -> Task | None:
+        return await self._database.read(_get(task_id, who))
+
+    async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
+        return await self._database.read(_find(attempt_id))
+
+    async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
+        return await self._database.read(_batch(task_ids, who))
+
+    async def page(
+        self,
+        who: Owner,
+        *,
+        project_id: int | None = None,
+        status: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        before: int | None = None,
+    ) -> Listing:
+        return await self._database.read(_list(who, project_id, status, limit, offset, before))
+
+    async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]:
+        return await self._database.read(_events(task_id, after, limit))
+
+    async def attempts(self, task_id: int) -> list[Attempt]:
+        return await self._database.read(_attempts(ATTEMPTS_OF, task_id=task_id))
+
+    async def due(self, *, limit: int) -> list[UUID]:
+        return await self._database.read(_ids(limit))
+
+    async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
+        rows = await self._database.read(_rows(LAPSED, limit=limit))
+        return [(attempt_of(row), row[11]) for row in rows]
+
+    async def held(self, *, limit: int) -> list[Attempt]:
+        return await self._database.read(_attempts(HELD, limit=limit))
+
+    async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
+        rows = await self._database.read(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint))
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    async def keep_parse(self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str) -> None:
+        await self._database.write(
+            _rows(
+                KEEP_PARSE,
+                tenant=tenant,
+                fingerprint=fingerprint,
+                task_id=task_id,
+                markdown_key=markdown_key,
+                parsed_key=parsed_key,
+            )
+        )
+
+    async def ping(self) -> None:
+        await self._database.read(_rows(PING))
+
+    async def counts(self) -> dict[str, int]:
+        return {row[0]: int(row[1]) for row in await self._database.read(_rows(COUNTS))}
+
+
+class _OnceTaken(Exception):
+    pass
+
+
+def _rows(statement: Statement, **params: object) -> Op[list[Row]]:
+    rows = yield statement(**params)
+    return rows
+
+
+def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, bool]]:
+    if once is not None:
+        seen = yield ONCE(tenant=new.tenant, owner=new.owner, key=once.key)
+        if seen:
+            if seen[0][0] != once.fingerprint:
+                raise Invalid("idempotency_mismatch")
+            rows = yield GET_TASK(id=seen[0][1])
+            return task_of(rows[0]), False
+    failed = new.upload_fault is not None
+    status = Status.FAILED if failed else Status.PENDING
+    fault = Fault("upload_failed", new.upload_fault, "upload") if new.upload_fault else None
+    body = wishes_body(new, fault)
+    rows = yield INSERT_TASK(
+        tenant=new.tenant,
+        owner=new.owner,
+        project_id=new.project_id,
+        filename=new.filename,
+        source_key=new.source_key,
+        rule_id=new.rule_id,
+        status=status.value,
+        attempt_id=None if failed else str(attempt_id),
+        event_seq=2 if failed else 1,
+        body=body,
+    )
+    task_id = rows[0][0]
+    if once is not None:
+        kept = yield KEEP_ONCE(
+            tenant=new.tenant, owner=new.owner, key=once.key, fingerprint=once.fingerprint, task_id=task_id
+        )
+        if not kept:
+            raise _OnceTaken
+    if not failed:
+        yield INSERT_ATTEMPT(
+            id=str(attempt_id),
+            task_id=task_id,
+            number=1,
+            stage=Stage.PARSE.value,
+            state=State.QUEUED.value,
+            priority=new.wishes.priority,
+            owner=None,
+            delay_ms=0,
+            lease_ms=None,
+        )
+    yield COUNT(tenant=new.tenant, owner=new.owner, project_id=new.project_id, status=status.value, by=1)
+    yield INSERT_EVENT(
+        task_id=task_id, seq=1, kind="submitted", data=encode({"filename": new.filename, "size": new.source_size})
+    )
+    if fault:
+        said = {"code": fault.code, "message": fault.message, "error_stage": fault.stage}
+        yield INSERT_EVENT(task_id=task_id, seq=2, kind="failed", data=encode(said))
+    rows = yield GET_TASK(id=task_id)
+    return task_of(rows[0]), True
+
+
+def _decide(task_id: int, rule: Transition, attempt_id: UUID | None, who: Owner | None) -> Op[Change]:
+    task = yield from _load(task_id, who)
+    attempt: Attempt | None = None
+    wanted = attempt_id or task.attempt_id
+    if wanted is not None:
+        rows = yield GET_ATTEMPT(id=str(wanted))
+        attempt = attempt_of(rows[0]) if rows else None
+    change = rule(task, attempt)
+    return (yield from _write(task, change))
+
+
+def _claim(attempt_id: UUID, worker: str, lease_ms: int) -> Op[tuple[Task, Attempt] | None]:
+    rows = yield GET_ATTEMPT(id=str(attempt_id))
+    if not rows or rows[0][4] != State.QUEUED.value:
+        return None
+    # The task's row is locked before the attempt's, as everywhere: one order, no deadlock.
+    task = yield from _load(rows[0][1], None)
+    rows = yield GET_ATTEMPT(id=str(attempt_id))
+    change = machine.claim(task, attempt_of(rows[0]), owner=worker)
+    if change.verdict is not Verdict.APPLIED:
+        return None
+    taken = yield CLAIM_ATTEMPT(id=str(attempt_id), owner=worker, lease_ms=lease_ms)
+    if not taken:
+        return None
+    change = yield from _write(task, change)
+    rows = yield GET_ATTEMPT(id=str(attempt_id))
+    return change.task, attempt_of(rows[0])
+
+
+def _write(old: Task, change: Change) -> Op[Change]:
+    """Write what a rule decided. The version guard makes it a compare-and-set even where rows are not locked."""
+    if not change.writes:
+        return change
+    new = replace(change.task, version=old.version + 1, event_seq=old.event_seq + len(change.events))
+    rows = yield UPDATE_TASK(
+        id=old.id,
+        version=old.version,
+        status=machine.wire_status(new),
+        stage=new.stage.value,
+        attempt=new.attempt,
+        attempt_id=str(new.attempt_id) if new.attempt_id else None,
+        event_seq=new.event_seq,
+        progress=new.progress,
+        body=body_of(new),
+    )
+    if not rows:
+        raise Unavailable("ledger_busy", task=old.id)
+    new = replace(new, updated_ms=rows[0][0])
+    for attempt_id, state in change.ends:
+        yield END_ATTEMPT(id=str(attempt_id), state=state.value)
+    if change.hands_over_ms is not None:
+        yield HAND_OVER(id=str(old.attempt_id), deadline_ms=change.hands_over_ms)
+    if change.opens:
+        opening = change.opens
+        yield INSERT_ATTEMPT(
+            id=str(opening.id),
+            task_id=old.id,
+            number=opening.number,
+            stage=opening.stage.value,
+            state=(State.RUNNING if opening.owner else State.QUEUED).value,
+            priority=old.wishes.priority,
+            owner=opening.owner,
+            delay_ms=opening.delay_ms,
+            lease_ms=KEPT_LEASE_MS if opening.owner else None,
+        )
+    yield from _recount(old, new)
+    yield from _log(old, change.events)
+    return replace(change, task=new)
+
+
+KEPT_LEASE_MS = 15_000
+"""Of an attempt that its worker goes on with: until the next heartbeat sets the real one."""
+
+
+def _recount(old: Task, new: Task) -> Op[None]:
+    before, after = machine.wire_status(old), machine.wire_status(new)
+    if before == after:
+        return
+    # In the order of their keys, so that two transactions never wait for each other.
+    for status, by in sorted([(before, -1), (after, 1)]):
+        yield COUNT(tenant=old.tenant, owner=old.owner, project_id=old.project_id, status=status, by=by)
+
+
+def _log(old: Task, events: Sequence[Event]) -> Op[None]:
+    for seq, event in enumerate(events, old.event_seq + 1):
+        yield INSERT_EVENT(task_id=old.id, seq=seq, kind=event.kind, data=encode(event.data))
+
+
+def _load(task_id: int, who: Owner | None) -> Op[Task]:
+    rows = yield LOAD_TASK(id=task_id)
+    return _visible(rows, task_id, who)
+
+
+def _visible(rows: Sequence[Row], task_id: int, who: Owner | None) -> Task:
+    task = task_of(rows[0]) if rows else None
+    if task is None or (who is not None and (task.tenant, task.owner) != (who.tenant, who.user)):
+        raise NotFound("task_not_found", task=task_id)
+    return task
+
+
+def _get(task_id: int, who: Owner | None) -> Op[Task | None]:
+    rows = yield GET_TASK(id=task_id)
+    try:
+        return _visible(rows, task_id, who)
+    except NotFound:
+        return None
+
+
+def _find(attempt_id: UUID) -> Op[tuple[Task, Attempt] | None]:
+    rows = yield GET_ATTEMPT(id=str(attempt_id))
+    if not rows:
+        return None
+    attempt = attempt_of(rows[0])
+    rows = yield GET_TASK(id=attempt.task_id)
+    return task_of(rows[0]), attempt
+
+
+def _beat(attempt_ids: Sequence[UUID], worker: str, lease_ms: int) -> Op[set[UUID]]:
+    alive: set[UUID] = set()
+    for attempt_id in sorted(attempt_ids, key=str):
+        rows = yield BEAT(id=str(attempt_id), owner=worker, lease_ms=lease_ms)
+        if rows:
+            alive.add(attempt_id)
+    return alive
+
+
+def _batch(task_ids: Sequence[int], who: Owner) -> Op[list[Task]]:
+    unique = list(dict.fromkeys(task_ids))
+    if not unique:
+        return []
+    rows = yield _by_ids(len(unique))(tenant=who.tenant, owner=who.user, **{f"id{n}": i for n, i in enumerate(unique)})
+    found = {row[0]: task_of(row) for row in rows}
+    return [found[task_id] for task_id in unique if task_id in found]
+
+
+_BY_IDS: dict[int, Statement] = {}
+
+
+def _by_ids(count: int) -> Statement:
+    if count not in _BY_IDS:
+        names = ", ".join(f"CAST(:id{n} AS BIGINT)" for n in range(count))
+        _BY_IDS[count] = Statement(
+            f"SELECT {TASK_COLUMNS} FROM tasks WHERE tenant = :tenant AND owner = :owner AND id IN ({names})"
+        )
+    return _BY_IDS[count]
+
+
+def _lists() -> dict[tuple[bool, bool, bool], tuple[Statement, Statement]]:
+    """A statement for every mix of filters, so that each one uses its own index."""
+    statements = {}
+    for project in (False, True):
+        for status in (False, True):
+            for keyset in (False, True):
+                where = "tenant = :tenant AND owner = :owner"
+                where += " AND project_id = :project_id" if project else ""
+                where += " AND status = :status" if status else ""
+                page = where + (" AND id < :before" if keyset else "")
+                statements[project, status, keyset] = (
+                    Statement(
+                        f"SELECT {TASK_COLUMNS} FROM tasks WHERE {page} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+                    ),
+                    Statement(f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM task_counts WHERE {where}"),
+                )
+    return statements
+
+
+LISTS = _lists()
+
+
+def _list(
+    who: Owner, project_id: int | None, status: str | None, limit: int, offset: int, before: int | None
+) -> Op[Listing]:
+    page, total = LISTS[project_id is not None, status is not None, before is not None]
+    params = {
+        "tenant": who.tenant,
+        "owner": who.user,
+        "project_id": project_id,
+        "status": status,
+        "before": before,
+        "limit": limit,
+        "offset": offset,
+    }
+    rows = yield page(**params)
+    count = yield total(**params)
+    return Listing([task_of(row) for row in rows], int(count[0][0]))
+
+
+def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:
+    rows = yield EVENTS(task_id=task_id, after=after, limit=limit)
+    return [LoggedEvent(row[0], row[1], row[2], decode(row[3]), row[4]) for row in rows]
+
+
+def _attempts(statement: Statement, **params: object) -> Op[list[Attempt]]:
+    rows = yield statement(**params)
+    return [attempt_of(row) for row in rows]
+
+
+def _ids(limit: int) -> Op[list[UUID]]:
+    rows = yield DUE(limit=limit)
+    return [UUID(row[0]) for row in rows]

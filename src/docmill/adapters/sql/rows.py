@@ -1,0 +1,101 @@
+"""Rows to values and back. What lists filter by is a column; the rest of a task is one JSON text."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from docmill.adapters.sql.statement import Row
+from docmill.core.task import Artifacts, Attempt, Fault, Stage, State, Status, Task, Wishes
+from docmill.ports import NewTask
+
+TASK_COLUMNS = (
+    "id, tenant, owner, project_id, filename, source_key, rule_id, status, stage, attempt, attempt_id,"
+    " version, event_seq, progress, body, created_ms, updated_ms"
+)
+ATTEMPT_COLUMNS = "id, task_id, number, stage, state, owner, due_ms, lease_ms, deadline_ms, started_ms, ended_ms"
+
+STATUS_OF = {"mineru_parsing": Status.RUNNING, "llm_processing": Status.RUNNING} | {
+    status.value: status for status in Status
+}
+STAGE_OF = {stage.value: stage for stage in Stage}
+STATE_OF = {state.value: state for state in State}
+
+
+class Body(msgspec.Struct, omit_defaults=True):
+    """The part of a task that no query looks into."""
+
+    run: int = 1
+    wishes: Wishes = msgspec.field(default_factory=Wishes)
+    artifacts: Artifacts = msgspec.field(default_factory=Artifacts)
+    fault: Fault | None = None
+    errors: int = 0
+    crashes: int = 0
+    source_sha256: str | None = None
+    source_size: int | None = None
+    engine: str | None = None
+    cache_hit: bool = False
+    pages_done: int | None = None
+    pages_total: int | None = None
+    damaged_pages: tuple[int, ...] = ()
+    provider_task_id: str | None = None
+    document_id: UUID | None = None
+    twin_path: str | None = None
+    mounted_path: str | None = None
+
+
+FIELDS = Body.__struct_fields__
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Body)
+
+
+def encode(value: Any) -> str:
+    return _encoder.encode(value).decode()
+
+
+def decode(text: str) -> Any:
+    return msgspec.json.decode(text)
+
+
+def body_of(task: Task) -> str:
+    return encode(Body(*[getattr(task, name) for name in FIELDS]))
+
+
+def wishes_body(new: NewTask, fault: Fault | None) -> str:
+    return encode(Body(wishes=new.wishes, fault=fault, source_size=new.source_size, source_sha256=new.source_sha256))
+
+
+def task_of(row: Row) -> Task:
+    body = _decoder.decode(row[14])
+    return Task(
+        row[0],
+        row[1],
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        row[6],
+        STATUS_OF[row[7]],
+        STAGE_OF[row[8]],
+        row[9],
+        UUID(row[10]) if row[10] else None,
+        row[11],
+        row[12],
+        row[13],
+        *[getattr(body, name) for name in FIELDS],
+        row[15],
+        row[16],
+    )
+
+
+def attempt_of(row: Row) -> Attempt:
+    return Attempt(
+        UUID(row[0]),
+        row[1],
+        row[2],
+        STAGE_OF[row[3]],
+        STATE_OF[row[4]],
+        *row[5:11],
+    )

@@ -1,0 +1,94 @@
+"""One frozen Settings. A value comes from a flag, the environment, `docmill.toml` or the default, in this order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from docmill.core.errors import Invalid
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def _named(name: str) -> AliasChoices:
+    """A setting that the wire contracts name keeps that name; ours has the prefix."""
+    return AliasChoices(name.lower(), f"docmill_{name.lower()}", name)
+
+
+class Settings(BaseSettings):
+    """What docmill can be told. `docmill doctor` shows what is in force."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DOCMILL_", frozen=True, extra="ignore", toml_file="docmill.toml", populate_by_name=True
+    )
+
+    data: Path = Field(Path(".docmill"), description="Folder of the embedded database, objects and twins.")
+    host: str = Field("127.0.0.1", description="Address to serve on.")
+    port: int = Field(8321, ge=0, le=65535, description="Port to serve on; 0 picks a free one.")
+    database_url: str | None = Field(
+        None, validation_alias=_named("DATABASE_URL"), description="postgresql://… instead of the embedded SQLite."
+    )
+    etl_task_timeout: float = Field(
+        600.0, gt=0, validation_alias=_named("ETL_TASK_TIMEOUT"), description="Seconds that a stage may take."
+    )
+    app_url: str | None = Field(
+        None, validation_alias=_named("APP_URL"), description="Where workers and people reach this service."
+    )
+    jobs: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents at once.")
+    max_upload_mb: int = Field(2048, ge=1, description="Largest file that is taken, in MB.")
+    memory_mb: int = Field(3072, ge=512, description="Memory that parsing one document may use, in MB.")
+    max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")
+    library: Path | None = Field(None, description="Folder below which twins may be written; default: DATA/library.")
+    jwt_secret: SecretStr | None = Field(None, description="Secret of HS256 tokens (Supabase's JWT secret).")
+    jwks_url: str | None = Field(None, description="Address or file of the JSON Web Key Set for signed tokens.")
+    jwt_audience: str | None = Field(None, description="Audience that a token must name.")
+    require_auth: bool = Field(False, description="Ask for credentials on loopback, too.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names under which the service may be called.")
+    lease: float = Field(15.0, gt=0, description="Seconds after which a silent worker counts as dead.")
+    heartbeat: float = Field(5.0, gt=0, description="Seconds between two signs of life of a worker.")
+    sweep: float = Field(2.0, gt=0, description="Seconds between two rounds of the sweeper.")
+    grace: float = Field(10.0, ge=0, description="Seconds that open requests get at shutdown.")
+    log_format: str = Field("auto", pattern="^(auto|json|console)$", description="auto, json or console.")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning, error.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Settings:
+        if self.heartbeat * 2 > self.lease:
+            raise ValueError("heartbeat must be at most half of lease, or living workers count as dead")
+        if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
+            raise ValueError("database_url must start with postgresql:// (leave it out for the embedded SQLite)")
+        return self
+
+    @property
+    def library_root(self) -> Path:
+        return (self.library or self.data / "library").resolve()
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host in LOOPBACK or self.host.startswith("127.")
+
+
+def load(**flags: Any) -> Settings:
+    """The settings in force. Flags that were not given (None) leave the choice to the environment."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        raise Invalid("setting_invalid", name=name, why=first["msg"]) from error

@@ -1,0 +1,79 @@
+"""Look at tasks. Every look also recovers what was lost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from docmill.core.access import Principal
+from docmill.core.errors import BadRequest, NotFound
+from docmill.core.task import LoggedEvent, Status, Task
+from docmill.ports import Listing, Ports
+from docmill.work import sweep
+from docmill.work.objects import objects
+
+MAX_BATCH = 100
+LOST_AFTER_MS = 5_000
+LOOK_AGAIN_S = 1.0
+
+
+async def task(ports: Ports, who: Principal, task_id: int) -> Task:
+    found = await ports.ledger.get(task_id, who.owner)
+    if found is None:
+        raise NotFound("task_not_found", task=task_id)
+    if found.is_final or found.attempt_id is None or time.time() * 1000 - found.updated_ms < LOST_AFTER_MS:
+        return found
+    if found.status is Status.PENDING:
+        await ports.queue.put(found.attempt_id, priority=found.wishes.priority)
+        return found
+    if await sweep.recover_attempt(ports, found.attempt_id):
+        found = await ports.ledger.get(task_id, who.owner) or found
+    return found
+
+
+async def tasks(
+    ports: Ports,
+    who: Principal,
+    *,
+    project_id: int | None = None,
+    status: str | None = None,
+    limit: int = 50,
+    offset: int = 0,
+    before: int | None = None,
+) -> Listing:
+    return await ports.ledger.page(
+        who.owner, project_id=project_id, status=status, limit=limit, offset=offset, before=before
+    )
+
+
+async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:
+    if not 1 <= len(ids) <= MAX_BATCH:
+        raise BadRequest("task_ids_invalid")
+    return await ports.ledger.batch(ids, who.owner)
+
+
+async def result(ports: Ports, task: Task) -> Any | None:
+    """The output of a completed task."""
+    if task.status is not Status.COMPLETED or not task.artifacts.output_key:
+        return None
+    return msgspec.json.decode(await objects(ports, task.tenant).read(task.artifacts.output_key))
+
+
+async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limit: int) -> list[LoggedEvent]:
+    if await ports.ledger.get(task_id, who.owner) is None:
+        raise NotFound("task_not_found", task=task_id)
+    return await ports.ledger.events(task_id, after=after, limit=limit)
+
+
+async def changed(ports: Ports, who: Principal, task_id: int, *, seconds: float, version: int | None = None) -> Task:
+    """Wait until the task is another than *version* (or than it is now), at most *seconds*."""
+    ends = time.monotonic() + seconds
+    with ports.signals.subscribe(task_id) as subscription:
+        found = await task(ports, who, task_id)
+        known = found.version if version is None else version
+        while found.version == known and not found.is_final and (left := ends - time.monotonic()) > 0:
+            await subscription.wait(min(left, LOOK_AGAIN_S))
+            found = await task(ports, who, task_id)
+        return found

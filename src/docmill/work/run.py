@@ -1,0 +1,108 @@
+"""Run a claimed attempt: the stage, its progress, and the report of how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+
+from docmill.core.errors import DocmillError, DocumentError, StageFailed
+from docmill.core.machine import WIRE_STAGE, StageResult, Verdict
+from docmill.core.task import Attempt, Fault, Stage, Task
+from docmill.ports import Deferred, Ports
+from docmill.work.receive import Failed, Progress, Succeeded, receive
+from docmill.work.stages import parse, postprocess, publish
+from docmill.work.stages.step import AtStage, Step
+
+log = structlog.get_logger(__name__)
+
+PROGRESS_EVERY_S = 0.5
+
+STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] = {
+    Stage.PARSE: parse.run,
+    Stage.POSTPROCESS: postprocess.run,
+    Stage.PUBLISH: publish.run,
+}
+
+
+async def run_attempt(ports: Ports, task: Task, attempt: Attempt, *, worker: str) -> UUID | None:
+    """Run the stage and report. The id of the next attempt if this worker shall go on with it at once."""
+    reporter = Reporter(ports, task.id, attempt.id)
+    try:
+        async with reporter, asyncio.timeout(ports.limits.task_timeout_s):
+            outcome = await STAGES[attempt.stage](ports, Step(task, attempt, reporter.pages))
+    except TimeoutError:
+        late = StageFailed("task_timeout", seconds=round(ports.limits.task_timeout_s))
+        await _fail(ports, task, attempt, late, "timeout")
+        return None
+    except AtStage as at:
+        await _fail(ports, task, attempt, at.error, at.stage)
+        return None
+    except DocmillError as error:
+        await _fail(ports, task, attempt, error, WIRE_STAGE[attempt.stage])
+        return None
+    except OSError as error:
+        code = "storage_full" if error.errno == errno.ENOSPC else "storage_failed"
+        why = StageFailed(code) if code == "storage_full" else StageFailed(code, why=error.strerror or str(error))
+        await _fail(ports, task, attempt, why, WIRE_STAGE[attempt.stage])
+        return None
+    except Exception as error:
+        log.exception("stage_failed", task=task.id, stage=attempt.stage, attempt=attempt.number)
+        await _fail(
+            ports, task, attempt, StageFailed("stage_failed", why=type(error).__name__), WIRE_STAGE[attempt.stage]
+        )
+        return None
+    if isinstance(outcome, Deferred):
+        return None
+    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=worker)
+    if change.verdict is not Verdict.APPLIED or change.opens is None:
+        return None
+    return change.opens.id
+
+
+async def _fail(ports: Ports, task: Task, attempt: Attempt, error: DocmillError, stage: str) -> None:
+    if error.code == "parse_timeout":
+        stage = "timeout"
+    fault = Fault(error.code, error.message, stage)
+    retryable = error.retryable and not isinstance(error, DocumentError)
+    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed")
+    await receive(ports, task.id, attempt.id, report)
+
+
+class Reporter:
+    """Turns many page reports into few ledger writes: the newest one, at most twice a second."""
+
+    def __init__(self, ports: Ports, task_id: int, attempt_id: UUID) -> None:
+        self._ports = ports
+        self._task_id = task_id
+        self._attempt_id = attempt_id
+        self._newest: Progress | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def pages(self, done: int, total: int | None) -> None:
+        self._newest = Progress(done, total)
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        while (newest := self._newest) is not None:
+            self._newest = None
+            try:
+                await receive(self._ports, self._task_id, self._attempt_id, newest)
+            except DocmillError:
+                log.debug("progress_not_written", task=self._task_id)
+            await asyncio.sleep(PROGRESS_EVERY_S)
+        self._sending = None
+
+    async def __aenter__(self) -> Reporter:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending

@@ -1,0 +1,119 @@
+"""Parse: bytes become pages of Markdown and figures, and both become artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from docmill.core.errors import NotFound, StageFailed
+from docmill.core.machine import StageResult
+from docmill.core.parsed import Parsed
+from docmill.core.task import Artifacts
+from docmill.ports import Deferred, Engine, Ports, Work
+from docmill.work.objects import objects
+from docmill.work.stages.step import Step
+
+PUTS_AT_ONCE = 8
+
+
+async def run(ports: Ports, step: Step) -> StageResult | Deferred:
+    with scratch(ports.scratch / str(step.attempt.id)) as folder:
+        source = folder / "source"
+        try:
+            stored = await objects(ports, step.task.tenant).fetch(step.task.source_key, source)
+        except NotFound as error:
+            raise StageFailed("storage_failed", why="the source is no longer in the store") from error
+        engine = ports.engines[step.task.wishes.engine or "local"]
+        mark = fingerprint(stored.sha256, engine, step.task.wishes.parse)
+        if not step.task.wishes.no_cache:
+            reused = await _reused(ports, step, mark)
+            if reused:
+                return _result(reused[1], reused[0], stored.sha256, cache_hit=True)
+        work = Work(
+            task_id=step.task.id,
+            attempt_id=step.attempt.id,
+            source=source,
+            filename=step.task.filename,
+            folder=folder,
+            options=step.task.wishes.parse,
+        )
+        parsed = await engine.start(work, step.report)
+        if isinstance(parsed, Deferred):
+            return parsed
+        artifacts = await keep(ports, step, parsed, folder)
+    await ports.ledger.keep_parse(
+        step.task.tenant, mark, step.task.id, artifacts.markdown_key or "", artifacts.parsed_key or ""
+    )
+    return _result(parsed, artifacts, stored.sha256, cache_hit=False)
+
+
+async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifacts:
+    """Write the artifacts. The pointer to them follows with the transition, never before."""
+    gate = asyncio.Semaphore(PUTS_AT_ONCE)
+
+    async def put(name: str) -> None:
+        async with gate:
+            await objects(ports, step.task.tenant).put_file(step.key(f"assets/{name}"), folder / "assets" / name)
+
+    names = [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(put(name))
+    markdown = await objects(ports, step.task.tenant).put_bytes(step.key("mineru.md"), parsed.markdown.encode())
+    whole = await objects(ports, step.task.tenant).put_bytes(step.key("parsed.json"), msgspec.json.encode(parsed))
+    return Artifacts(markdown_key=markdown.key, parsed_key=whole.key)
+
+
+async def load(ports: Ports, tenant: str, key: str) -> Parsed:
+    data = await objects(ports, tenant).read(key)
+    return msgspec.json.decode(data, type=Parsed)
+
+
+def fingerprint(source_sha256: str, engine: Engine, options: dict[str, object]) -> str:
+    """Same bytes, same engine, same options: the same parse."""
+    parts = [source_sha256, engine.name, engine.version, msgspec.json.encode(options, order="sorted").decode()]
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+async def _reused(ports: Ports, step: Step, mark: str) -> tuple[Artifacts, Parsed] | None:
+    keys = await ports.ledger.parse_of(step.task.tenant, mark)
+    if keys is None:
+        return None
+    try:
+        parsed = await load(ports, step.task.tenant, keys[1])
+    except NotFound:
+        return None
+    return Artifacts(markdown_key=keys[0], parsed_key=keys[1]), parsed
+
+
+def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_hit: bool) -> StageResult:
+    return StageResult(
+        artifacts=artifacts,
+        source_sha256=source_sha256,
+        engine=parsed.engine,
+        cache_hit=cache_hit,
+        pages=len(parsed.pages),
+        damaged_pages=parsed.damaged_pages,
+        facts={
+            "engine": parsed.engine,
+            "pages": len(parsed.pages),
+            "figures": len(parsed.figures),
+            "cache_hit": cache_hit,
+        },
+    )
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "assets").mkdir(exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

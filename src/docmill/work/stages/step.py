@@ -1,0 +1,36 @@
+"""What a stage is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from docmill.core.access import Owner
+from docmill.core.errors import DocmillError
+from docmill.core.keys import artifact_key
+from docmill.core.task import Attempt, Task
+from docmill.ports import PageReport
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    task: Task
+    attempt: Attempt
+    report: PageReport
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.task.tenant, self.task.owner)
+
+    def key(self, name: str) -> str:
+        """The key of an artifact of this attempt: its own folder, so that attempts never overwrite each other."""
+        task = self.task
+        return artifact_key(task.owner, task.project_id, task.id, self.attempt.id.hex[:12], name)
+
+
+class AtStage(Exception):
+    """An error with the part of the work that it belongs to (`twin`, `mount`), finer than the stage."""
+
+    def __init__(self, error: DocmillError, stage: str) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.stage = stage

@@ -1,0 +1,138 @@
+"""The worker: takes attempt ids from the queue, runs them, sweeps on a timer, stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+
+from docmill.core.errors import DocmillError
+from docmill.core.task import Attempt, State, Task
+from docmill.ports import Ports
+from docmill.work import sweep
+from docmill.work.heart import Heart
+from docmill.work.receive import GivenBack, receive
+from docmill.work.run import run_attempt
+
+log = structlog.get_logger(__name__)
+
+AFTER_FAULT_S = 1.0
+
+
+class Worker:
+    def __init__(self, ports: Ports, heart: Heart, *, name: str, slots: int) -> None:
+        self._ports = ports
+        self._heart = heart
+        self.name = name
+        self.slots = slots
+        self._running: dict[UUID, tuple[int, asyncio.Task[UUID | None]]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    @property
+    def busy(self) -> int:
+        return len(self._running)
+
+    def start(self) -> None:
+        self._heart.start()
+        self._loops = [asyncio.create_task(self._consume()) for _ in range(self.slots)]
+        self._loops += [asyncio.create_task(self._sweep()), asyncio.create_task(self._watch())]
+
+    async def stop(self) -> None:
+        """Take nothing new, give back what is unfinished. It costs no attempt."""
+        self._stopping = True
+        for _, running in self._running.values():
+            running.cancel()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._give_back_kept()
+        await asyncio.to_thread(self._heart.stop)
+
+    async def _consume(self) -> None:
+        while not self._stopping:
+            attempt_id: UUID | None = await self._ports.queue.get()
+            while attempt_id is not None and not self._stopping:
+                try:
+                    attempt_id = await self._take(attempt_id)
+                except DocmillError as error:
+                    # The database is away. The ledger still has the attempt, so the sweeper rings again.
+                    log.warning("worker_waits", code=error.code)
+                    attempt_id = None
+                    await asyncio.sleep(AFTER_FAULT_S)
+                except Exception:
+                    log.exception("worker_fault")
+                    attempt_id = None
+                    await asyncio.sleep(AFTER_FAULT_S)
+
+    async def _take(self, attempt_id: UUID) -> UUID | None:
+        """Claim and run. An attempt kept from the stage before is ours already."""
+        claimed = await self._ports.ledger.claim(
+            attempt_id, worker=self.name, lease_ms=self._ports.limits.lease_ms
+        ) or await self._kept(attempt_id)
+        if claimed is None:
+            return None
+        task, attempt = claimed
+        self._ports.signals.changed(task.id)
+        loop = asyncio.get_running_loop()
+        running = asyncio.create_task(run_attempt(self._ports, task, attempt, worker=self.name))
+        self._running[attempt.id] = (task.id, running)
+        self._heart.hold(attempt.id, lambda: loop.call_soon_threadsafe(running.cancel))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            if self._stopping:
+                await self._give_back(task, attempt)
+                raise
+            log.info("attempt_dropped", task=task.id, attempt=attempt.number)
+            return None
+        finally:
+            self._heart.release(attempt.id)
+            self._running.pop(attempt.id, None)
+
+    async def _kept(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
+        found = await self._ports.ledger.find(attempt_id)
+        if found is None or found[1].owner != self.name or found[1].state is not State.RUNNING:
+            return None
+        return found
+
+    async def _give_back(self, task: Task, attempt: Attempt) -> None:
+        with suppress(DocmillError):
+            await receive(self._ports, task.id, attempt.id, GivenBack())
+
+    async def _give_back_kept(self) -> None:
+        """A stage that ended in the very moment of the stop has opened the next one for us."""
+        with suppress(DocmillError):
+            for attempt in await self._ports.ledger.held(limit=1000):
+                if attempt.owner == self.name:
+                    await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await sweep.sweep(self._ports)
+            except DocmillError as error:
+                log.warning("sweep_failed", code=error.code)
+            except Exception:
+                log.exception("sweep_fault")
+            await asyncio.sleep(self._ports.limits.sweep_s)
+
+    async def _watch(self) -> None:
+        """A task that we run was changed: if that dropped our attempt (a cancel, a retry), stop it now."""
+        with self._ports.signals.subscribe() as subscription:
+            while True:
+                changed = await subscription.wait(60)
+                for attempt_id, (task_id, running) in list(self._running.items()):
+                    if task_id == changed and await self._is_dropped(attempt_id):
+                        running.cancel()
+
+    async def _is_dropped(self, attempt_id: UUID) -> bool:
+        try:
+            found = await self._ports.ledger.find(attempt_id)
+        except DocmillError:
+            return False  # the heartbeat will tell
+        return found is None or found[1].state is State.DROPPED
