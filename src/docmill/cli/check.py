@@ -12,6 +12,7 @@ from typing import BinaryIO
 import click
 from pydantic_core import to_json
 
+from docmill import contracts
 from docmill.cli.output import (
     EXIT_USAGE,
     EXIT_VIOLATIONS,
@@ -23,7 +24,6 @@ from docmill.cli.output import (
     standard_output,
 )
 from docmill.contracts import KINDS, Checked
-from docmill.contracts import check as check_value
 
 MAX_BYTES = 1 << 30
 """No value may be larger. It bounds memory; a real document with inline bytes stays far below."""
@@ -37,7 +37,7 @@ BOM = b"\xef\xbb\xbf"
 )
 @click.argument("kind", type=click.Choice(tuple(KINDS)), metavar="KIND")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--strict", is_flag=True, help="Also compare digests: checksum, sha256 and inline bytes.")
+@click.option("--strict", is_flag=True, help="Also compare digests, and refuse a key that comes twice.")
 @click.option(
     "--media-guard",
     "guard",
@@ -61,17 +61,17 @@ def check(kind: str, paths: tuple[str, ...], strict: bool, guard: tuple[str, ...
         for path in paths:
             try:
                 for line, data in _values(path, jsonl):
-                    checked = check_value(kind, data, strict=strict, media_guard=guard)
+                    checked = contracts.check(kind, data, strict=strict, media_guard=guard)
                     del data  # it may be huge, and so may be what is printed next
                     tally.count(checked)
                     show(out, path, line, checked)
                     del checked
                     if path == "-":
                         out.flush()
-            except (OSError, Unreadable) as problem:
+            except Unreadable as problem:
                 tally.unreadable += 1
                 out.flush()
-                complain(f"{click.format_filename(path)}: {_why(problem)}")
+                complain(f"{click.format_filename(path)}: {problem}")
     if not as_json:
         _sum_up(tally)
     raise SystemExit(tally.exit_code)
@@ -101,11 +101,14 @@ class Unreadable(Exception):
 
 
 def _values(path: str, jsonl: bool) -> Iterator[tuple[int | None, bytes]]:
-    with _opened(path) as stream:
-        if jsonl:
-            yield from lines(stream)
-        else:
-            yield None, whole(stream)
+    try:
+        with _opened(path) as stream:
+            if jsonl:
+                yield from lines(stream)
+            else:
+                yield None, whole(stream)
+    except OSError as problem:
+        raise Unreadable(f"cannot be read: {problem.strerror or problem}.") from problem
 
 
 def _opened(path: str) -> AbstractContextManager[BinaryIO]:
@@ -137,12 +140,6 @@ def lines(stream: BinaryIO, limit: int = MAX_BYTES) -> Iterator[tuple[int, bytes
         del line
         if held[0] and not held[0].isspace():
             yield number, held.pop()  # popped, so that the line lives no longer than its reader wants
-
-
-def _why(problem: OSError | Unreadable) -> str:
-    if isinstance(problem, OSError):
-        return f"cannot be read: {problem.strerror or problem}."
-    return str(problem)
 
 
 def _show_json(out: Out, path: str, line: int | None, checked: Checked) -> None:

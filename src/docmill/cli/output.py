@@ -47,10 +47,12 @@ def standard_output() -> Iterator[Out]:
     try:
         yield out
         out.flush()
-    except BrokenPipeError:
+    except OSError as problem:
         # What is still buffered has no reader; without this the interpreter complains about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(EXIT_READER_GONE) from None
+        if isinstance(problem, BrokenPipeError):
+            raise SystemExit(EXIT_READER_GONE) from None
+        raise click.ClickException(f"The output cannot be written: {problem.strerror or problem}.") from problem
 
 
 def json_bytes(value: Any) -> bytes:
