@@ -1,0 +1,248 @@
+"""What every ledger promises, on SQLite and on PostgreSQL alike."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.core import machine
+from docmill.core.errors import Conflict, Invalid, NotFound
+from docmill.core.machine import Verdict
+from docmill.core.task import Stage, State, Status
+from docmill.ports import Once
+from support.ledgers import (
+    ANNA,
+    BERT,
+    CARL,
+    a_task,
+    claimed,
+    complete,
+    fail,
+    opened,
+    opened_database,
+    succeed,
+)
+
+ROUNDS = 200
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlLedger]:
+    url = request.getfixturevalue("postgres_database") if request.param == "postgres" else None
+    async with opened_database(request.param, tmp_path, url) as database:
+        yield SqlLedger(database)
+
+
+async def test_an_opened_task_is_pending_with_a_queued_attempt_and_an_event(ledger: SqlLedger) -> None:
+    task = await opened(ledger)
+
+    assert (Status.PENDING, Stage.PARSE, 1, 0) == (task.status, task.stage, task.attempt, task.progress)
+    assert [task.attempt_id] == await ledger.due(limit=10)
+    assert ["submitted"] == [event.kind for event in await ledger.events(task.id)]
+
+
+async def test_what_is_saved_comes_back_whole(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger))
+    change = await succeed(ledger, task.id, attempt.id, engine="local", pages=3, damaged_pages=(1,), cache_hit=True)
+
+    assert change.task == await ledger.get(task.id)
+    assert ("local", 3, (1,), True) == (
+        change.task.engine,
+        change.task.pages_total,
+        change.task.damaged_pages,
+        change.task.cache_hit,
+    )
+
+
+async def test_two_workers_cannot_claim_the_same_attempt(ledger: SqlLedger) -> None:
+    """The queue may deliver twice; the ledger lets one through."""
+    for _ in range(ROUNDS):
+        task = await opened(ledger)
+        assert task.attempt_id
+        taken = await asyncio.gather(*(ledger.claim(task.attempt_id, worker=f"w{n}", lease_ms=9000) for n in range(2)))
+        assert 1 == sum(found is not None for found in taken)
+
+
+async def test_an_attempt_is_not_claimed_before_it_is_due(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger))
+    change = await fail(ledger, task.id, attempt.id, retryable=True)
+
+    assert change.opens
+    assert await ledger.claim(change.opens.id, worker="w", lease_ms=9000) is None
+    assert [] == await ledger.due(limit=10)
+
+
+async def test_a_cancel_against_a_completion_ends_in_exactly_one_of_both(ledger: SqlLedger) -> None:
+    cancelled = 0
+    for round_ in range(ROUNDS):
+        task = await opened(ledger)
+        for _ in range(2):
+            task, attempt = await claimed(ledger, task)
+            task = (await succeed(ledger, task.id, attempt.id)).task
+        task, attempt = await claimed(ledger, task)
+        calls = [
+            ledger.decide(task.id, lambda t, a: machine.cancel(t, a, force=True), who=ANNA),
+            succeed(ledger, task.id, attempt.id),
+        ]
+        if round_ % 2:
+            calls.reverse()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        ended = await ledger.get(task.id)
+        assert ended
+        kinds = [event.kind for event in await ledger.events(task.id)]
+        assert 1 == kinds.count("cancelled") + kinds.count("completed")
+        if ended.status is Status.CANCELLED:
+            cancelled += 1
+            assert not any(isinstance(outcome, Exception) for outcome in outcomes)
+        else:
+            assert any(isinstance(outcome, Conflict) for outcome in outcomes)
+    assert cancelled
+
+
+async def test_of_two_retries_at_once_one_is_refused(ledger: SqlLedger) -> None:
+    done = await complete(ledger, await opened(ledger))
+    for round_ in range(ROUNDS):
+        outcomes = await asyncio.gather(
+            *(
+                ledger.decide(done.id, lambda t, _: machine.retry(t, from_stage="postprocess", next_id=uuid4()))
+                for _ in range(2)
+            ),
+            return_exceptions=True,
+        )
+        assert 1 == sum(isinstance(outcome, Conflict) for outcome in outcomes)
+        pending = await ledger.get(done.id)
+        assert pending
+        assert 2 + round_ == pending.attempt
+        assert 1 == len(await ledger.due(limit=10))
+        await complete(ledger, pending)
+
+
+async def test_a_report_of_an_older_attempt_changes_nothing(ledger: SqlLedger) -> None:
+    task, old = await claimed(ledger, await opened(ledger))
+    await ledger.decide(task.id, lambda t, a: machine.cancel(t, a, force=True))
+    change = await ledger.decide(task.id, lambda t, _: machine.retry(t, from_stage="mineru", next_id=uuid4()))
+
+    late = await succeed(ledger, task.id, old.id)
+
+    assert Verdict.SUPERSEDED is late.verdict
+    assert change.task == await ledger.get(task.id)
+
+
+async def test_a_heartbeat_counts_only_for_the_holder_of_a_live_attempt(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger), worker="w1")
+
+    assert {attempt.id} == await ledger.beat([attempt.id], worker="w1", lease_ms=5000)
+    assert set() == await ledger.beat([attempt.id], worker="w2", lease_ms=5000)
+    await ledger.decide(task.id, lambda t, a: machine.cancel(t, a, force=True))
+    assert set() == await ledger.beat([attempt.id], worker="w1", lease_ms=5000)
+
+
+async def test_a_lapsed_lease_is_found_and_a_fresh_one_is_not(ledger: SqlLedger) -> None:
+    _, fresh = await claimed(ledger, await opened(ledger))
+    _, lapsed = await claimed(ledger, await opened(ledger), lease_ms=-1000)
+
+    found = await ledger.lapsed(limit=10)
+
+    assert [lapsed.id] == [attempt.id for attempt, _ in found]
+    assert 1000 <= found[0][1] < 60_000
+    assert {fresh.id, lapsed.id} == {attempt.id for attempt in await ledger.held(limit=10)}
+
+
+async def test_a_handed_over_attempt_lapses_at_its_deadline(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger))
+    await ledger.decide(task.id, lambda t, a: machine.hand_over(t, a, deadline_ms=-5))
+
+    [(found, _)] = await ledger.lapsed(limit=10)
+
+    assert (attempt.id, State.HANDED_OVER) == (found.id, found.state)
+
+
+async def test_the_same_idempotency_key_gives_the_same_task(ledger: SqlLedger) -> None:
+    once = Once("k1", "f1")
+    outcomes = await asyncio.gather(*(ledger.open(a_task(), attempt_id=uuid4(), once=once) for _ in range(20)))
+
+    assert 1 == len({task.id for task, _ in outcomes})
+    assert 1 == sum(is_new for _, is_new in outcomes)
+    with pytest.raises(Invalid) as refused:
+        await ledger.open(a_task(), attempt_id=uuid4(), once=Once("k1", "f2"))
+    assert "idempotency_mismatch" == refused.value.code
+    _, is_new = await ledger.open(a_task(BERT), attempt_id=uuid4(), once=once)
+    assert is_new
+
+
+async def test_a_failed_upload_is_a_failed_task_that_can_be_seen(ledger: SqlLedger) -> None:
+    task = await opened(ledger, replace(a_task(), upload_fault="the disk is full", source_key=""))
+
+    assert (Status.FAILED, "upload") == (task.status, task.fault.stage if task.fault else None)
+    assert [] == await ledger.due(limit=10)
+
+
+async def test_lists_filter_page_and_count_exactly(ledger: SqlLedger) -> None:
+    tasks = [await opened(ledger, a_task(project=n % 2)) for n in range(7)]
+    await opened(ledger, a_task(BERT))
+    await opened(ledger, a_task(CARL))
+    await claimed(ledger, tasks[0])
+    await complete(ledger, tasks[1])
+
+    async def ids(**filters: object) -> tuple[list[int], int]:
+        page = await ledger.page(ANNA, **filters)  # type: ignore[arg-type]
+        return [task.id for task in page.tasks], page.total
+
+    newest_first = [task.id for task in reversed(tasks)]
+    assert (newest_first, 7) == await ids()
+    assert (newest_first[:2], 7) == await ids(limit=2)
+    assert (newest_first[2:4], 7) == await ids(limit=2, offset=2)
+    assert (newest_first[2:4], 7) == await ids(limit=2, before=newest_first[1])
+    assert ([tasks[0].id], 1) == await ids(status="mineru_parsing")
+    assert ([tasks[1].id], 1) == await ids(status="completed")
+    assert ([], 0) == await ids(status="llm_processing")
+    assert 3 == (await ids(project_id=1))[1]
+    assert ([tasks[1].id], 1) == await ids(project_id=1, status="completed")
+    assert {"pending": 7, "mineru_parsing": 1, "completed": 1} == {
+        status: n for status, n in (await ledger.counts()).items() if n
+    }
+
+
+async def test_a_batch_keeps_the_order_and_leaves_foreign_ones_out(ledger: SqlLedger) -> None:
+    first, second = await opened(ledger), await opened(ledger)
+    foreign = await opened(ledger, a_task(CARL))
+
+    found = await ledger.batch([second.id, 999_999, foreign.id, first.id, second.id], ANNA)
+
+    assert [second.id, first.id] == [task.id for task in found]
+
+
+@pytest.mark.parametrize("stranger", [BERT, CARL])
+async def test_a_foreign_task_is_not_there(ledger: SqlLedger, stranger: object) -> None:
+    task = await opened(ledger)
+
+    assert await ledger.get(task.id, stranger) is None  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        await ledger.decide(task.id, lambda t, a: machine.cancel(t, a, force=False), who=stranger)  # type: ignore[arg-type]
+
+
+async def test_events_are_numbered_without_gaps_and_resume(ledger: SqlLedger) -> None:
+    done = await complete(ledger, await opened(ledger))
+    events = await ledger.events(done.id)
+
+    assert list(range(1, len(events) + 1)) == [event.seq for event in events]
+    assert events[3:] == await ledger.events(done.id, after=3)
+    assert "completed" == events[-1].kind
+
+
+async def test_one_that_fails_takes_none_with_it(ledger: SqlLedger) -> None:
+    """Writes share a commit; each stands for itself."""
+    tasks = [await opened(ledger) for _ in range(10)]
+    running, _ = await claimed(ledger, tasks[5])
+    outcomes = await asyncio.gather(
+        *(ledger.decide(task.id, lambda t, a: machine.cancel(t, a, force=False)) for task in tasks),
+        return_exceptions=True,
+    )
+
+    assert [5] == [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+    assert Status.RUNNING is running.status
+    assert 9 == (await ledger.page(ANNA, status="cancelled")).total

@@ -1,0 +1,88 @@
+"""Ledgers on real databases, and short ways to say what a test needs of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.migrate import migrate
+from docmill.adapters.sql.postgres import PostgresDatabase
+from docmill.adapters.sql.sqlite import SqliteDatabase
+from docmill.core import machine
+from docmill.core.access import Owner
+from docmill.core.machine import Change, StageResult
+from docmill.core.task import Artifacts, Attempt, Fault, Task, Wishes
+from docmill.ports import NewTask
+
+ANNA = Owner("acme", "anna")
+BERT = Owner("acme", "bert")
+CARL = Owner("other", "anna")
+
+
+@asynccontextmanager
+async def opened_database(kind: str, folder: Path, postgres_url: str | None) -> AsyncIterator[Database]:
+    database: Database
+    if kind == "sqlite":
+        database = SqliteDatabase(folder / "docmill.db")
+    else:
+        assert postgres_url
+        database = PostgresDatabase(postgres_url)
+    try:
+        await migrate(database)
+        yield database
+    finally:
+        await database.close()
+
+
+def a_task(owner: Owner = ANNA, *, project: int = 7, name: str = "invoice.pdf", priority: int = 0) -> NewTask:
+    return NewTask(
+        tenant=owner.tenant,
+        owner=owner.user,
+        project_id=project,
+        filename=name,
+        source_key=f"users/{owner.user}/raw/{project}/x.pdf",
+        rule_id=1,
+        wishes=Wishes(priority=priority),
+    )
+
+
+async def opened(ledger: SqlLedger, new: NewTask | None = None) -> Task:
+    task, _ = await ledger.open(new or a_task(), attempt_id=uuid4())
+    return task
+
+
+async def claimed(ledger: SqlLedger, task: Task, *, worker: str = "w1", lease_ms: int = 15_000) -> tuple[Task, Attempt]:
+    assert task.attempt_id
+    taken = await ledger.claim(task.attempt_id, worker=worker, lease_ms=lease_ms)
+    assert taken
+    return taken
+
+
+async def succeed(ledger: SqlLedger, task_id: int, attempt_id: UUID, **result: object) -> Change:
+    outcome = StageResult(artifacts=Artifacts("m.md", "p.json", None), **result)  # type: ignore[arg-type]
+    return await ledger.decide(
+        task_id,
+        lambda task, attempt: machine.on_success(task, attempt, outcome, next_id=uuid4()),
+        attempt_id=attempt_id,
+    )
+
+
+async def complete(ledger: SqlLedger, task: Task) -> Task:
+    """Walk a pending task to its end."""
+    while not task.is_final:
+        task, attempt = await claimed(ledger, task)
+        task = (await succeed(ledger, task.id, attempt.id)).task
+    return task
+
+
+async def fail(ledger: SqlLedger, task_id: int, attempt_id: UUID, *, retryable: bool = False) -> Change:
+    fault = Fault("document_broken", "it is broken", "mineru")
+    return await ledger.decide(
+        task_id,
+        lambda task, attempt: machine.on_failure(
+            task, attempt, fault, retryable=retryable, crashed=False, next_id=uuid4()
+        ),
+        attempt_id=attempt_id,
+    )
