@@ -115,8 +115,8 @@ def test_postgres_runs_from_a_place_that_only_root_may_enter(monkeypatch: pytest
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
-    with Redis() as first, pytest.raises(ServiceFailed, match="Address already in use"):
-        Redis(port=first.port).start()
+    with Redis() as first, pytest.raises(ServiceFailed, match="Address already in use"), Redis(port=first.port):
+        pass
 
 
 def test_a_port_that_was_taken_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

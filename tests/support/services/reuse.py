@@ -39,6 +39,7 @@ def _s3(url: str, region: str, taken: MutableMapping[str, str]) -> S3Address | N
         endpoint = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         bucket = parts.path.strip("/") or BUCKET
         return S3Address(endpoint, unquote(parts.username or ""), unquote(parts.password or ""), bucket, region)
-    if all(taken[name] for name in AWS):
-        return S3Address(*(taken[name] for name in AWS), region=region)
+    endpoint, access_key, secret_key = (taken[name] for name in AWS)
+    if endpoint and access_key and secret_key:
+        return S3Address(endpoint, access_key, secret_key, region=region)
     return None
