@@ -10,8 +10,8 @@ from .blob import BlobLocator, ExternalBlob, FileBlob, InlineBlob
 from .checking import KINDS, Checked, Violation, check, check_value
 from .codes import CODES
 from .document import DocumentMeta, DocumentRef, NormalizedDocument
-from .export import json_schema
 from .mode import media_guard, strict_mode
+from .schema import json_schema
 
 __all__ = [
     "CODES",

@@ -78,4 +78,6 @@ def _media_faults(view: Any, guard: tuple[str, ...]) -> Iterable[Fault]:
             context = {"media_type": shown(media_type), "blob_media_type": shown(blob.media_type)}
             yield fault("media_type_mismatch", "media_type", **context)
     elif guard and not media_type.startswith(guard):
-        yield fault("media_type_guard", "media_type", media_type=shown(media_type), allowed=", ".join(map(shown, guard)))
+        yield fault(
+            "media_type_guard", "media_type", media_type=shown(media_type), allowed=", ".join(map(shown, guard))
+        )

@@ -108,4 +108,3 @@ def salvage_part(metadata: list[Any], annotation: Any, raw: object) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, Contract):
         return salvage(annotation, raw)
     return raw
-

@@ -70,29 +70,25 @@ def check(
     Whatever *data* is, the answer is a `Checked`. What is left out of *strict* and *media_guard* is taken from the
     ambient mode. In strict mode a key that comes twice is an error; otherwise its last value counts.
     """
-    adapter = ADAPTERS[kind]
     mode = chosen(strict, media_guard)
     if isinstance(data, str):
         try:
-            data = data.encode()
+            return _check_text(kind, data.encode(), mode)
         except UnicodeEncodeError:
             return _refused("json_invalid", reason="it has a lone surrogate")
-    elif isinstance(data, bytearray | memoryview):
-        data = bytes(data)
-    if not isinstance(data, bytes):
-        return _explained(adapter, data, mode)
-    value = accepted(kind, data, mode)
-    return Checked(value) if value is not None else _explained_text(adapter, data, mode)
+    if isinstance(data, bytes | bytearray | memoryview):
+        return _check_text(kind, bytes(data), mode)
+    return _explained(ADAPTERS[kind], data, mode)
 
 
-def check_value(
-    kind: str, value: object, *, strict: bool | None = None, media_guard: tuple[str, ...] = ()
-) -> Checked:
+def check_value(kind: str, value: object, *, strict: bool | None = None, media_guard: tuple[str, ...] = ()) -> Checked:
     """Like `check` for an already parsed *value*, even if that is a string."""
     return _explained(ADAPTERS[kind], value, chosen(strict, media_guard))
 
 
-def _explained_text(adapter: TypeAdapter[Any], data: bytes, mode: Mode) -> Checked:
+def _check_text(kind: str, data: bytes, mode: Mode) -> Checked:
+    if (accepted_value := accepted(kind, data, mode)) is not None:
+        return Checked(accepted_value)
     try:
         value = from_json(data, allow_inf_nan=True, cache_strings="keys")
     except ValueError as fault:
@@ -100,12 +96,10 @@ def _explained_text(adapter: TypeAdapter[Any], data: bytes, mode: Mode) -> Check
             return _refused("json_too_deep", limit=MAX_DEPTH)
         return _refused("json_invalid", reason=ascii_safe(str(fault)))
     twice = _doubles(data) if mode.strict and keys_written(data) != keys_kept(value) else ()
-    return _explained(adapter, value, mode, twice)
+    return _explained(ADAPTERS[kind], value, mode, twice)
 
 
-def _explained(
-    adapter: TypeAdapter[Any], value: object, mode: Mode, before: tuple[Violation, ...] = ()
-) -> Checked:
+def _explained(adapter: TypeAdapter[Any], value: object, mode: Mode, before: tuple[Violation, ...] = ()) -> Checked:
     if _too_deep(value):
         return _refused("json_too_deep", limit=MAX_DEPTH)
     try:
@@ -157,7 +151,7 @@ def _doubles(data: bytes) -> tuple[Violation, ...]:
             objects.append(result)  # keeps its id in use
         return result
 
-    root = json.loads(data, object_pairs_hook=gather, parse_int=len, parse_float=len)
+    root = json.loads(data, object_pairs_hook=gather, parse_int=len, parse_float=len, parse_constant=len)
     found: list[Violation] = []
     stack: list[tuple[Loc, Any]] = [((), root)]
     while stack:

@@ -30,7 +30,7 @@ _FIELD_CODES: Final = {
     "external_ref_key_empty": "a key of external_ref must not be empty",
     "external_ref_key_too_long": "a key of external_ref has {length} characters, at most {limit} are allowed",
     "external_ref_value_empty": "the value of external_ref {key} must not be empty",
-    "external_ref_value_too_long": "the value of external_ref {key} has {length} characters, at most {limit} are allowed",
+    "external_ref_value_too_long": "the value of {key} has {length} characters, at most {limit} are allowed",
     "uri_empty": "uri must not be empty",
     "sha256_invalid": "sha256 {value} is not 64 lower-case hex digits",
     "checksum_invalid": "checksum {value} is not 64 lower-case hex digits",
@@ -122,7 +122,14 @@ def _plain(value: object) -> str:
 
 def kind_of(value: object) -> str:
     """What *value* is, in the words of JSON where it has one."""
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "an object", list: "an array"}
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        dict: "an object",
+        list: "an array",
+    }
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 

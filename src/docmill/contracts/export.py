@@ -1,18 +1,12 @@
-"""The contracts as JSON Schema. `python -m docmill.contracts.export` writes the published files anew."""
+"""Publishes the contracts as files: `python -m docmill.contracts.export` writes them anew."""
 
 import json
 from pathlib import Path
-from typing import Any
 
-from .checking import ADAPTERS
+from .checking import KINDS
+from .schema import json_schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def json_schema(kind: str) -> dict[str, Any]:
-    """What a valid value of this *kind* looks like, as far as JSON Schema can say it."""
-    return {"$schema": _DIALECT, "$id": f"urn:docmill:contracts:{kind}", **ADAPTERS[kind].json_schema()}
 
 
 def published(kind: str) -> str:
@@ -22,7 +16,7 @@ def published(kind: str) -> str:
 
 def write(folder: Path = SCHEMAS) -> None:
     folder.mkdir(exist_ok=True)
-    for kind in ADAPTERS:
+    for kind in KINDS:
         (folder / f"{kind}.json").write_text(published(kind), encoding="utf-8")
 
 

@@ -22,11 +22,12 @@ from .payload import Broken, decoded_digest, decoded_size
 from .text import cut
 
 Lifted = Mapping[str, memoryview]
-_LARGE = 1 << 16
+_LARGE = 1 << 20
 
 
-def _model(cls: type[Contract]) -> CoreSchema:
-    fields = {name: core.model_field(_field(info)) for name, info in cls.model_fields.items()}
+def _model(cls: type[Contract], **other: CoreSchema) -> CoreSchema:
+    """Only already normal values of *cls*; fields in *other* are judged later and only typed here."""
+    fields = {name: core.model_field(other.get(name) or _field(info)) for name, info in cls.model_fields.items()}
     return core.model_schema(cls, core.model_fields_schema(fields, extra_behavior="forbid"), frozen=True)
 
 
@@ -35,7 +36,7 @@ def _field(info: FieldInfo) -> CoreSchema:
     if info.is_required():
         return schema
     if info.default_factory:
-        return core.with_default_schema(schema, default_factory=info.default_factory)  # type: ignore[arg-type]
+        return core.with_default_schema(schema, default_factory=info.default_factory)
     return core.with_default_schema(schema, default=info.default)
 
 
@@ -46,8 +47,12 @@ def _marked(marker: object) -> CoreSchema | None:
         case _ByType():
             return _BLOB
         case _EachAsset():
-            return core.list_schema(_model(Asset))
+            # An asset's tenant and workflow must equal the document's, which are judged already.
+            return core.list_schema(_model(Asset, ref=_model(AssetRef, tenant_id=_TEXT, workflow_id=_TEXT), blob=_BLOB))
     return None
+
+
+_TEXT = core.str_schema(strict=True)
 
 
 def _typed(annotation: Any) -> CoreSchema:
@@ -89,23 +94,22 @@ def _blob_holds(blob: Blob, mode: Mode, lifted: Lifted) -> bool:
 
 
 def _asset_holds(asset: Asset, mode: Mode, lifted: Lifted) -> bool:
+    # This runs for every asset of every document: plain lookups in the instance are its whole cost.
     parts = asset.__dict__
-    blob = parts["blob"]
+    blob, bbox = parts["blob"], parts["bbox"]
     if type(blob) is InlineBlob:
         if blob.media_type != parts["media_type"] or not _blob_holds(blob, mode, lifted):
             return False
     elif mode.media_guard and not parts["media_type"].startswith(mode.media_guard):
         return False
+    if bbox is not None and (bbox[2] <= bbox[0] or bbox[3] <= bbox[1]):
+        return False
     if parts["caption_method"] == "vlm_caption" and (
         parts["caption_model"] is None or parts["caption_confidence"] is None
     ):
         return False
-    bbox = parts["bbox"]
-    if bbox is not None and not (bbox[2] > bbox[0] and bbox[3] > bbox[1]):
-        return False
     for name, limit in _TEXTS:
-        text = parts[name]
-        if text is not None and (len(text) * 4 > limit or "\0" in text):
+        if (text := parts[name]) and not (text.isascii() and len(text) <= limit and "\0" not in text):
             parts[name] = cut(text, limit)
     return not mode.strict or blob.sha256 == parts["checksum"]
 
@@ -158,7 +162,7 @@ def accepted(kind: str, data: bytes, mode: Mode) -> Contract | None:
     return value if holds(value, mode, lifted) else None
 
 
-_base64_follows = re.compile(rb'"base64"[ \t\r\n]*:[ \t\r\n]*"')
+_before_payload = re.compile(rb'"base64"[ \t\r\n]*:[ \t\r\n]*"')
 
 
 def _lift(data: bytes) -> tuple[bytes, Lifted]:
@@ -169,29 +173,43 @@ def _lift(data: bytes) -> tuple[bytes, Lifted]:
     """
     parts: list[bytes] = []
     lifted: dict[str, memoryview] = {}
-    view, done = memoryview(data), 0
-    while match := _base64_follows.search(data, done):
-        start, end = match.end(), data.find(b'"', match.end())
+    view, done, start = memoryview(data), 0, 0
+    while (start := data.find(b'"base64"', start)) >= 0:
+        match = _before_payload.match(data, start)
+        start = match.end() if match else start + 1
+        if not match:
+            continue
+        end = data.find(b'"', start)
         if end < 0 or data.find(b"\\", start, end) >= 0:
             break
         mark = secrets.token_hex(16)
         lifted[mark] = view[start:end]
         parts += (data[done:start], mark.encode())
-        done = end
+        start = done = end
     return b"".join((*parts, data[done:])), lifted
 
 
-_key_or_text = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"([ \t\r\n]*:)?')
+_blanks_before_colon = re.compile(rb'"[ \t\r\n]+:')
 
 
 def keys_written(text: bytes) -> int:
-    """How many keys the valid JSON *text* has; more than were kept means that one came twice."""
-    return sum(1 for match in _key_or_text.finditer(text) if match[1])
+    """At least as many keys as the valid JSON *text* has: a text that holds `":` counts, too.
+
+    As many as were kept, and none came twice; more, and it takes a closer look.
+    """
+    return text.count(b'":') + sum(1 for _ in _blanks_before_colon.finditer(text))
 
 
-def keys_kept(value: object) -> int:
-    if isinstance(value, Contract):
-        return len(value.model_fields_set) + sum(map(keys_kept, value.__dict__.values()))
-    if isinstance(value, dict):
-        return len(value) + sum(map(keys_kept, value.values()))
-    return sum(map(keys_kept, value)) if isinstance(value, list) else 0
+def keys_kept(value: Any) -> int:
+    kind = type(value)
+    if kind in _CONTRACTS:
+        count, inside = len(value.__pydantic_fields_set__), value.__dict__.values()
+    elif kind is dict:
+        count, inside = len(value), value.values()
+    else:
+        count, inside = 0, value if kind is list else ()
+    return count + sum([keys_kept(part) for part in inside if type(part) in _NESTED])
+
+
+_CONTRACTS = frozenset({DocumentRef, DocumentMeta, AssetRef, Asset, NormalizedDocument, *BLOBS.values()})
+_NESTED = _CONTRACTS | {dict, list}

@@ -27,8 +27,11 @@ def _tidy(value: str) -> str:
 
 def cut(raw: str, limit: int) -> str:
     """*raw* without NUL and lone surrogates, at most *limit* bytes of UTF-8, ending at a character's border."""
-    if "\0" in raw:
-        raw = raw.replace("\0", "")
-    if raw.isascii():
-        return raw[:limit]
-    return raw.encode("utf-8", "ignore")[:limit].decode("utf-8", "ignore")
+    try:
+        encoded = raw.encode()
+    except UnicodeEncodeError:
+        encoded = raw.encode("utf-8", "ignore")
+    else:
+        if len(encoded) <= limit and b"\0" not in encoded:
+            return raw
+    return encoded.replace(b"\0", b"")[:limit].decode("utf-8", "ignore")
