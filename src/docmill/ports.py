@@ -5,7 +5,7 @@ Adapters implement these Protocols; `compose` binds them; one conformance suite 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from docmill.core.machine import Change
 from docmill.core.parsed import Parsed
 from docmill.core.rules import Draft, Rule
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
+from docmill.core.twin import Twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,9 @@ class Tables(Protocol):
 
     async def get(self, table_id: int, who: Owner) -> Table | None: ...
 
-    async def list(self, who: Owner, project_id: int) -> list[Table]: ...
+    async def list(self, who: Owner, project_id: int) -> list[Table]:
+        """Oldest first, without their data."""
+        ...
 
     async def replace(self, table_id: int, who: Owner, *, name: str | None, data: Any) -> Table | None: ...
 
@@ -330,7 +333,16 @@ class Repository(Protocol):
         self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False
     ) -> bool: ...
 
-    async def put_asset(self, asset: Asset) -> bool: ...
+    async def uses(self, tenant: str, document_id: UUID) -> set[str]:
+        """The URIs of all blobs that the document's versions and assets still name, hidden ones included."""
+        ...
+
+    async def put_asset(self, asset: Asset) -> bool:
+        """Add the asset to the latest version of its document, or replace it there. True: it is new.
+
+        No such document: Conflict("document_missing"); an id of another document's: Conflict("asset_conflict").
+        """
+        ...
 
     async def get_asset(self, tenant: str, asset_id: UUID) -> Asset | None: ...
 
@@ -370,8 +382,32 @@ class KeyRing(Protocol):
     async def any_active(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A twin as it lies there now."""
+
+    path: Path
+    """The main Markdown file."""
+    replaced: bool
+    """False: the same twin was there already."""
+    kept: Sequence[str] = ()
+    """Files that people had added to the twin's folder."""
+
+
 class Library(Protocol):
     """Where originals and their twins lie."""
+
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Path:
+        """The folder of a task's twin. One outside the library: Invalid("twin_target_invalid")."""
+        ...
+
+    async def keep_original(self, folder: Path, name: str, source: Path) -> None:
+        """Lay the original beside its twin, unless it is there. Another file of that name: twin_target_invalid."""
+        ...
+
+    async def write(self, folder: Path, twin: Twin, assets: Mapping[str, Path], *, force: bool = False) -> Written:
+        """Write the twin; a reader sees the old or the new one. Edited by a person: Conflict("twin_drift")."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

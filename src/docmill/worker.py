@@ -35,6 +35,10 @@ class Worker:
     def busy(self) -> int:
         return len(self._running)
 
+    @property
+    def is_alive(self) -> bool:
+        return bool(self._loops) and not self._stopping and not any(loop.done() for loop in self._loops)
+
     def start(self) -> None:
         self._heart.start()
         self._loops = [asyncio.create_task(self._consume()) for _ in range(self.slots)]

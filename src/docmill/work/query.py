@@ -58,7 +58,12 @@ async def result(ports: Ports, task: Task) -> Any | None:
     """The output of a completed task."""
     if task.status is not Status.COMPLETED or not task.artifacts.output_key:
         return None
-    return msgspec.json.decode(await objects(ports, task.tenant).read(task.artifacts.output_key))
+    return await output(ports, task)
+
+
+async def output(ports: Ports, task: Task) -> Any:
+    """What postprocess left, whatever the task's state."""
+    return msgspec.json.decode(await objects(ports, task.tenant).read(task.artifacts.output_key or ""))
 
 
 async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limit: int) -> list[LoggedEvent]:

@@ -1,0 +1,228 @@
+"""The composition root: Settings become Ports, and Ports become an HTTP app and a worker.
+
+This is the only place that asks which world we are in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from docmill import __version__
+from docmill.adapters.engines.local import Limits as ParseLimits
+from docmill.adapters.engines.local import LocalEngine
+from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.adapters.queues.local import LocalQueue
+from docmill.adapters.signals.local import LocalSignals
+from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.documents import SqlDocuments
+from docmill.adapters.sql.keys import SqlKeys
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.migrate import migrate
+from docmill.adapters.sql.rules import SqlRules
+from docmill.adapters.sql.sqlite import SqliteDatabase
+from docmill.adapters.sql.tables import SqlTables
+from docmill.adapters.stores.local import LocalStore
+from docmill.core.errors import Conflict, Forbidden
+from docmill.ports import Engine, KeyRing, Ledger, Limits, Ports
+from docmill.settings import Settings
+from docmill.work import sweep
+from docmill.work.heart import Heart
+from docmill.worker import Worker
+
+if TYPE_CHECKING:
+    from docmill.http.auth import Authenticator
+
+log = structlog.get_logger(__name__)
+
+MB = 1024 * 1024
+
+
+def open_database(settings: Settings) -> Database:
+    if settings.database_url:
+        from docmill.adapters.sql.postgres import PostgresDatabase
+
+        return PostgresDatabase(settings.database_url)
+    settings.data.mkdir(parents=True, exist_ok=True)
+    return SqliteDatabase(settings.data / "docmill.db")
+
+
+def local_engine(settings: Settings) -> LocalEngine:
+    return LocalEngine(
+        settings.jobs,
+        ParseLimits(
+            seconds=settings.etl_task_timeout,
+            memory_mb=settings.memory_mb,
+            pages=settings.max_pages,
+        ),
+    )
+
+
+def bind(settings: Settings, database: Database) -> Ports:
+    engines: dict[str, Engine] = {"local": local_engine(settings)}
+    return Ports(
+        ledger=SqlLedger(database),
+        queue=LocalQueue(),
+        signals=LocalSignals(),
+        store=LocalStore(settings.data / "objects"),
+        rules=SqlRules(database),
+        tables=SqlTables(database),
+        documents=SqlDocuments(database),
+        keys=SqlKeys(database),
+        engines=engines,
+        library=DiskLibrary((settings.library_root,)),
+        scratch=(settings.data / "scratch").resolve(),
+        limits=Limits(
+            upload_bytes=settings.max_upload_mb * MB,
+            task_timeout_s=settings.etl_task_timeout,
+            lease_ms=round(settings.lease * 1000),
+            beat_s=settings.heartbeat,
+            sweep_s=settings.sweep,
+        ),
+    )
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Ports]:
+    """Ports on a database of the newest schema, in a data folder that is ours alone."""
+    with alone_in(settings.data):
+        database = open_database(settings)
+        try:
+            await migrate(database)
+            ports = bind(settings, database)
+            clear_scratch(ports.scratch)
+            try:
+                yield ports
+            finally:
+                for engine in ports.engines.values():
+                    await engine.close()
+                await ports.store.close()
+        finally:
+            await database.close()
+
+
+@asynccontextmanager
+async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
+    """A worker in this process. What a crash left behind is free again before it starts."""
+    freed = await sweep.free_all(ports)
+    if freed:
+        log.info("recovered", tasks=freed)
+    name = f"{socket.gethostname()}-{os.getpid()}"
+
+    async def same_ledger() -> Ledger:
+        return ports.ledger
+
+    heart = Heart(same_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
+    worker = Worker(ports, heart, name=name, slots=settings.jobs)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+@asynccontextmanager
+async def key_ring(settings: Settings) -> AsyncIterator[KeyRing]:
+    """The API keys alone: to create one while the service runs, or before it ever did."""
+    database = open_database(settings)
+    try:
+        await migrate(database)
+        yield SqlKeys(database)
+    finally:
+        await database.close()
+
+
+async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
+    """Who may call. Without any credential only loopback is served."""
+    from docmill.http.auth import Authenticator, AuthOptions
+
+    has_credentials = bool(settings.jwt_secret or settings.jwks_url) or await keys.any_active()
+    if not settings.is_loopback and not has_credentials:
+        raise Forbidden("bind_refused", host=settings.host)
+    jwks = settings.jwks_url or ""
+    is_address = jwks.startswith(("http://", "https://"))
+    return Authenticator(
+        AuthOptions(
+            require=settings.require_auth or not settings.is_loopback or has_credentials,
+            jwt_secret=settings.jwt_secret.get_secret_value() if settings.jwt_secret else None,
+            jwks_url=jwks if is_address else None,
+            jwks_file=Path(jwks) if jwks and not is_address else None,
+            audience=settings.jwt_audience,
+        ),
+        keys,
+    )
+
+
+async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
+    """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
+    import uvicorn
+
+    from docmill.http.app import HttpOptions, build_app
+
+    async with opened(settings) as ports:
+        auth = await authenticator(settings, ports.keys)
+        listener = listen(settings.host, settings.port)
+        async with working(settings, ports) as worker:
+            options = HttpOptions(
+                version=__version__,
+                allowed_hosts=settings.allowed_hosts,
+                max_upload_bytes=ports.limits.upload_bytes,
+                is_working=lambda: worker.is_alive,
+            )
+            app = build_app(ports, auth=auth, options=options)
+            server = uvicorn.Server(
+                uvicorn.Config(
+                    app,
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    proxy_headers=False,
+                    lifespan="on",
+                    timeout_graceful_shutdown=max(1, round(settings.grace)),
+                )
+            )
+            # The socket listens already: who calls between this line and the next is answered, only later.
+            on_ready(address(listener))
+            await server.serve(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the data folder's lock: two services on one folder would take each other's work for orphaned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Conflict("data_locked", folder=folder) from error
+        yield
+
+
+def clear_scratch(folder: Path) -> None:
+    """What a killed process left there belongs to nobody."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
