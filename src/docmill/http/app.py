@@ -1,0 +1,196 @@
+"""The HTTP service: doors in front of the use cases.
+
+Middleware is pure ASGI, from the outside in: `Envelope` (request id, headers, access log, last resort), `Gate` and
+`BodyGuard` (limits), then FastAPI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from docmill.http import errors, events, health, metrics, tasks, uploads
+from docmill.http.auth import Authenticator, AuthOptions
+from docmill.http.errors import CLIENT_GONE, Problem, unexpected
+from docmill.http.events import Tails
+from docmill.http.health import Prober
+from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
+from docmill.http.metrics import Metrics, route_of
+from docmill.ports import Ports
+
+__all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
+
+OTHER_DOORS = ("rules", "tables", "documents", "contracts")
+QUIET = frozenset({"/health", "/ready", "/metrics"})
+API = ("/api/", "/health", "/ready", "/metrics", "/openapi.json")
+EVERYWHERE = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+ON_API = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+log = structlog.get_logger("docmill.access")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def build_app(ports: Ports, *, auth: Authenticator, options: HttpOptions, lifespan: Lifespan | None = None) -> FastAPI:
+    """The app. `app.state.drain.begin()` makes it finish what it does and take nothing new."""
+    app = FastAPI(
+        title="docmill",
+        version=options.version,
+        description="Documents in, validated Markdown, images and tables out.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan(lifespan),
+    )
+    drain = Drain()
+    app.state.ports, app.state.auth, app.state.options, app.state.drain = ports, auth, options, drain
+    app.state.metrics = Metrics(options.version)
+    app.state.prober = Prober(options)
+    app.state.tails = Tails(ports, options, drain)
+    errors.install(app)
+    for door in (uploads, tasks, events, health, metrics):
+        app.include_router(door.router)
+    for name in OTHER_DOORS:
+        if find_spec(f"docmill.http.{name}"):
+            app.include_router(import_module(f"docmill.http.{name}").router)
+    app.add_middleware(BodyGuard, options=options)
+    if options.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=options.allowed_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "X-Request-ID", "Idempotent-Replayed", "Retry-After"],
+        )
+    app.add_middleware(Gate, options=options, drain=drain)
+    app.add_middleware(Envelope, metrics=app.state.metrics)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    return app
+
+
+class Envelope:
+    """Gives every request its id and every answer its headers, and leaves one line in the log."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope))
+        scope.setdefault("state", {})["request_id"] = request_id
+        began, status = perf_counter(), 0
+        self.metrics.began()
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _dress(scope["path"], MutableHeaders(scope=message), request_id)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self.app(scope, receive, dressed)
+            except ClientDisconnect:
+                pass
+            except Exception as error:
+                if status:
+                    # The answer is half out: only a broken connection tells the client so.
+                    raise
+                await unexpected(error, scope)(scope, receive, dressed)
+            finally:
+                self._done(scope, status or CLIENT_GONE, perf_counter() - began)
+
+    def _done(self, scope: Scope, status: int, seconds: float) -> None:
+        route = route_of(scope)
+        self.metrics.ended(route, scope["method"], status, seconds)
+        who = scope["state"].get("who")
+        say = log.debug if scope["path"] in QUIET else log.info
+        say(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            route=route,
+            status=status,
+            ms=round(seconds * 1000, 2),
+            peer=scope["client"][0] if scope.get("client") else None,
+            user=who.user if who else None,
+            tenant=who.tenant if who else None,
+        )
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+
+
+def _dress(path: str, headers: MutableHeaders, request_id: str) -> None:
+    headers["X-Request-ID"] = request_id
+    for name, value in EVERYWHERE.items():
+        headers.setdefault(name, value)
+    if path.startswith(API):
+        for name, value in ON_API.items():
+            headers.setdefault(name, value)
+
+
+def _lifespan(inner: Lifespan | None) -> Lifespan:
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if inner:
+                await stack.enter_async_context(inner(app))
+            watching = asyncio.ensure_future(app.state.metrics.watch_loop())
+            try:
+                yield
+            finally:
+                app.state.drain.begin()
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+
+    return run
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema:
+        return app.openapi_schema
+    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    parts = schema.setdefault("components", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts.setdefault("schemas", {}).update({**problem.pop("$defs", {}), "Problem": problem})
+    parts["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key (dm_...) or a JWT"},
+        "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    schema["security"] = [{"bearer": []}, {"api_key": []}]
+    for path in ("/health", "/ready"):
+        for operation in schema["paths"].get(path, {}).values():
+            operation["security"] = []
+    app.openapi_schema = schema
+    return schema

@@ -1,0 +1,171 @@
+"""Every error leaves as RFC 9457 `application/problem+json`, with the stable code and without a stack trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from errno import EDQUOT, ENOSPC
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from docmill.core.errors import (
+    BadRequest,
+    DocmillError,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    StageFailed,
+    StorageFull,
+    TooLarge,
+    Unauthorized,
+)
+from docmill.http.wire import encode
+
+RETRY_AFTER = {429: 1, 503: 2, 507: 30}
+CLIENT_GONE = 499
+MAX_ERRORS = 100
+
+log = structlog.get_logger("docmill.http")
+
+
+class FieldError(BaseModel):
+    code: str
+    loc: list[str | int]
+    message: str
+
+
+class Problem(BaseModel):
+    """RFC 9457, and beside it docmill's stable code."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    request_id: str
+    retryable: bool
+    errors: list[FieldError] | None = Field(default=None, description="Every field that is wrong.")
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a router: what it may answer besides success."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    everywhere = (400, 401, 413, 422, 500, 503)
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+        for status in sorted({*everywhere, *statuses})
+    }
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(DocmillError, _on_ours)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+
+
+def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = None) -> Response:
+    """The problem as a response. *scope* is the ASGI scope of the request."""
+    body = {
+        "type": f"urn:docmill:problem:{error.code}",
+        "title": error.code.replace("_", " ").capitalize(),
+        "status": error.status,
+        "detail": error.message,
+        "code": error.code,
+        "instance": scope.get("path", ""),
+        "request_id": scope.get("state", {}).get("request_id", ""),
+        "retryable": error.retryable,
+    }
+    if errors := error.facts.get("errors"):
+        body["errors"] = errors
+    return Response(
+        encode(body),
+        status_code=error.status,
+        headers={**_headers(error), **(headers or {})},
+        media_type="application/problem+json",
+    )
+
+
+def unexpected(error: Exception, scope: Any) -> Response:
+    """What a client learns of an error that nobody expected: that it happened, and under which request id."""
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        log.error("storage_full", path=scope.get("path"))
+        return answer(scope, StorageFull("storage_full"))
+    log.error("unexpected_error", path=scope.get("path"), exc_info=error)
+    return answer(scope, StageFailed("internal_error"))
+
+
+def validation(errors: Iterable[Any]) -> Invalid:
+    """Pydantic's errors as ours. The input is not repeated: it may be a secret, and it may be huge."""
+    found = [
+        {"code": str(one["type"]), "loc": [_loc(step) for step in one["loc"]], "message": str(one["msg"])}
+        for one in errors
+    ][:MAX_ERRORS]
+    first = found[0]
+    where = ".".join(str(step) for step in first["loc"])
+    return Invalid("request_invalid", why=f"{where}: {first['message']}"[:500], errors=found)
+
+
+def _headers(error: DocmillError) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    if error.status in RETRY_AFTER:
+        headers["Retry-After"] = str(error.facts.get("retry_after", RETRY_AFTER[error.status]))
+    if isinstance(error, Unauthorized):
+        reason = ', error="invalid_token"' if error.code == "credential_invalid" else ""
+        headers["WWW-Authenticate"] = f'Bearer realm="docmill"{reason}'
+    if isinstance(error, TooLarge):
+        # What is left of the body is not worth reading.
+        headers["Connection"] = "close"
+    return headers
+
+
+def _loc(step: Any) -> str | int:
+    return step if isinstance(step, int) else str(step)[:100]
+
+
+async def _on_ours(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DocmillError)  # noqa: S101  registered for nothing else
+    if error.status >= 500:
+        log.warning("request_failed", code=error.code, path=request.url.path, error=error.message)
+    return answer(request.scope, error)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    # FastAPI wraps whatever goes wrong while it reads the body, a body over its limit included.
+    if isinstance(error.__cause__, DocmillError):
+        return await _on_ours(request, error.__cause__)
+    if isinstance(error.__cause__, ClientDisconnect):
+        return Response(status_code=CLIENT_GONE)
+    return answer(request.scope, _of_status(error, request.method), dict(error.headers or {}))
+
+
+def _of_status(error: HTTPException, method: str) -> DocmillError:
+    if error.status_code == 404:
+        return NotFound("route_not_found")
+    if error.status_code == 405:
+        return NotAllowed("method_not_allowed", method=method[:16])
+    if error.status_code < 500:
+        return BadRequest("request_invalid", why=str(error.detail)[:500])
+    return StageFailed("internal_error")
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    return answer(request.scope, validation(error.errors()))
+
+
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    """Nobody is there to read it; the access log still wants a status."""
+    return Response(status_code=CLIENT_GONE)

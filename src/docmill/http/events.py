@@ -1,0 +1,257 @@
+"""A task's log as server-sent events: live, resumable, and read once however many watch.
+
+    id: 7
+    event: progress
+    data: {"seq": 7, "kind": "progress", "data": {...}, "at": "..."}
+
+The stream closes after `event: end`, once the task is final and everything was sent. Lines that begin with a colon
+only keep the connection alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from docmill.core.access import Owner, Principal
+from docmill.core.errors import DocmillError, Invalid, NotFound
+from docmill.core.machine import wire_status
+from docmill.core.task import LoggedEvent, Task
+from docmill.http.bound import Bound
+from docmill.http.caller import Caller
+from docmill.http.errors import problems
+from docmill.http.limits import Drain, HttpOptions
+from docmill.http.tasks import TaskId, until_gone
+from docmill.http.uploads import MAX_ROW_ID
+from docmill.http.wire import EventPage, Json, encode, event_json
+from docmill.ports import Ports
+from docmill.work import query
+
+PAGE = 500
+KEPT_FRAMES = 1_000
+HELLO = b"retry: 2000\n\n"
+HEARTBEAT = b": still here\n\n"
+
+log = structlog.get_logger("docmill.http")
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(404))
+
+_SEQ = re.compile(r"[0-9]{1,18}")
+
+
+@router.get(
+    "/tasks/{task_id}/events",
+    summary="What happened to a task, live",
+    response_model=EventPage,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def get_events(
+    task_id: TaskId,
+    request: Request,
+    who: Caller,
+    ports: Bound,
+    after: Annotated[int, Query(ge=0, le=MAX_ROW_ID, description="The last number that you have")] = 0,
+    limit: Annotated[int, Query(ge=1, le=PAGE, description="Of the JSON answer")] = PAGE,
+) -> Response:
+    after = _last_seen(request, after)
+    if _wants_json(request.headers.get("accept", "")):
+        found = await query.events(ports, who, task_id, after=after, limit=limit)
+        return Json({"events": [event_json(one) for one in found], "next": found[-1].seq if found else after})
+    task = await query.task(ports, who, task_id)
+    tails: Tails = request.app.state.tails
+    return EventStream(tails.watch(who, task, after))
+
+
+class EventStream(Response):
+    """Sends until the frames end or the client leaves. Who only sends never learns that nobody listens."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
+        self.frames = frames
+        super().__init__(headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(until_gone(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for running in (sending, gone):
+                running.cancel()
+            ended, _ = await asyncio.gather(sending, gone, return_exceptions=True)
+        if isinstance(ended, Exception):
+            log.warning("stream_broke", error=f"{type(ended).__name__}: {ended}")
+
+    async def _send(self, send: Send) -> None:
+        async with aclosing(self.frames):
+            async for frames in self.frames:
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Tails:
+    """The ends of the logs that somebody watches: one reader each, shared by all its watchers."""
+
+    def __init__(self, ports: Ports, options: HttpOptions, drain: Drain) -> None:
+        self.ports = ports
+        self.options = options
+        self.drain = drain
+        self._open: dict[tuple[int, Owner], Tail] = {}
+
+    async def watch(self, who: Principal, task: Task, after: int) -> AsyncGenerator[bytes, None]:
+        """Frames of every event after *after*, to the end of the task."""
+        tail = self._join(who, task)
+        try:
+            yield HELLO
+            while True:
+                news = tail.news
+                if after < tail.dropped:
+                    # Written before the tail began, or long ago for a slow client: the log still has it.
+                    page = await query.events(self.ports, who, task.id, after=after, limit=PAGE)
+                    after = page[-1].seq if page else tail.dropped
+                    yield b"".join(frame(one) for one in page)
+                    continue
+                if frames := tail.since(after):
+                    after = tail.seq
+                    yield frames
+                if tail.is_over:
+                    yield tail.last_word
+                    return
+                if not await _set_within(news, self.options.heartbeat_s):
+                    yield HEARTBEAT
+        finally:
+            self._leave(tail)
+
+    def _join(self, who: Principal, task: Task) -> Tail:
+        key = (task.id, who.owner)
+        tail = self._open.get(key)
+        if tail is None or tail.is_over:
+            tail = self._open[key] = Tail(self.ports, who, task, self.options.poll_s, self.drain)
+        tail.watchers += 1
+        return tail
+
+    def _leave(self, tail: Tail) -> None:
+        tail.watchers -= 1
+        if tail.watchers == 0:
+            tail.close()
+            if self._open.get(tail.key) is tail:
+                del self._open[tail.key]
+
+
+class Tail:
+    """Reads one log from a point on, and wakes whoever waits for more."""
+
+    def __init__(self, ports: Ports, who: Principal, task: Task, poll_s: float, drain: Drain) -> None:
+        self.key = (task.id, who.owner)
+        self.watchers = 0
+        self.seq = self.dropped = task.event_seq
+        """Frames are kept of the events after `dropped`, up to `seq`."""
+        self.is_over = False
+        self.last_word = b""
+        self.news = asyncio.Event()
+        self._frames: deque[tuple[int, bytes]] = deque()
+        self._ports, self._who, self._task_id, self._poll_s, self._drain = ports, who, task.id, poll_s, drain
+        self._reading = asyncio.ensure_future(self._read_on())
+
+    def since(self, after: int) -> bytes:
+        if after >= self.seq:
+            return b""
+        newer: list[bytes] = []
+        for seq, one in reversed(self._frames):
+            if seq <= after:
+                break
+            newer.append(one)
+        return b"".join(reversed(newer))
+
+    def close(self) -> None:
+        self._reading.cancel()
+
+    async def _read_on(self) -> None:
+        try:
+            with self._ports.signals.subscribe(self._task_id) as subscription:
+                while not self.is_over:
+                    await self._read()
+                    if not self.is_over:
+                        await subscription.wait(self._poll_s)
+        except Exception as error:
+            log.error("tail_broke", task=self._task_id, exc_info=error)
+            self._end(b"")
+
+    async def _read(self) -> None:
+        try:
+            task = await query.task(self._ports, self._who, self._task_id)
+            while self.seq < task.event_seq and await self._take_page():
+                pass
+        except NotFound:
+            self._end(b"")
+            return
+        except DocmillError as error:
+            log.warning("tail_waits", task=self._task_id, code=error.code)
+            return
+        if task.is_final and self.seq >= task.event_seq:
+            self._end(_end_frame(task))
+        elif self._drain.begun:
+            self._end(b"")
+
+    async def _take_page(self) -> bool:
+        page = await query.events(self._ports, self._who, self._task_id, after=self.seq, limit=PAGE)
+        for one in page:
+            self._frames.append((one.seq, frame(one)))
+            self.seq = one.seq
+        while len(self._frames) > KEPT_FRAMES:
+            self.dropped, _ = self._frames.popleft()
+        if page:
+            self._wake()
+        return bool(page)
+
+    def _end(self, last_word: bytes) -> None:
+        self.is_over, self.last_word = True, last_word
+        self._wake()
+
+    def _wake(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+def frame(event: LoggedEvent) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.kind.encode(), encode(event_json(event)))
+
+
+def _end_frame(task: Task) -> bytes:
+    return b"event: end\ndata: %s\n\n" % encode({"task_id": task.id, "status": wire_status(task)})
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _last_seen(request: Request, after: int) -> int:
+    """The header wins: a browser that reconnects sends it along with the old address."""
+    header = request.headers.get("last-event-id")
+    if not header:
+        return after
+    if not _SEQ.fullmatch(header):
+        raise Invalid("request_invalid", why="Last-Event-ID is not a number that this stream gave out.")
+    return int(header)
+
+
+def _wants_json(accept: str) -> bool:
+    kinds = [kind.partition(";")[0].strip().lower() for kind in accept.split(",")]
+    return "application/json" in kinds and "text/event-stream" not in kinds

@@ -1,0 +1,186 @@
+"""Tasks: look, wait, cancel, retry, mount."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+from docmill.core.access import Principal
+from docmill.core.errors import BadRequest
+from docmill.core.task import Status, Task
+from docmill.http.bound import Bound
+from docmill.http.caller import Caller
+from docmill.http.errors import problems
+from docmill.http.limits import Drain
+from docmill.http.uploads import MAX_ROW_ID, Mount
+from docmill.http.wire import Json, MountAck, TaskAck, TaskBatch, TaskList, TaskOut, task_json, tasks_json
+from docmill.ports import Ports
+from docmill.work import control, query
+
+MAX_BATCH = 100
+MAX_WAIT_S = 60.0
+RESULTS_AT_ONCE = 8
+
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 429))
+
+TaskId = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
+WireStatus = Literal["pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]
+
+_ID = re.compile(r"[0-9]{1,19}")
+_CURSOR = re.compile(r"t([0-9]{1,19})[.]([0-9-]*)[.]([a-z_]*)")
+
+
+class Retry(BaseModel):
+    from_stage: str = Field(max_length=64, description="mineru or postprocess")
+
+
+@router.get("/tasks", response_model=TaskList, summary="Tasks, newest first")
+async def get_tasks(
+    who: Caller,
+    ports: Bound,
+    project_id: Annotated[int | None, Query(ge=0, le=MAX_ROW_ID)] = None,
+    status: WireStatus | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    offset: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    include: Literal["result"] | None = None,
+) -> Response:
+    before = read_cursor(cursor, project_id, status) if cursor else None
+    offset = 0 if cursor else offset
+    found = await query.tasks(
+        ports, who, project_id=project_id, status=status, limit=limit, offset=offset, before=before
+    )
+    more = len(found.tasks) == limit and (before is not None or offset + limit < found.total)
+    return Json(
+        {
+            "tasks": tasks_json(found.tasks, await _results(ports, found.tasks) if include else None),
+            "total": found.total,
+            "limit": limit,
+            "offset": offset,
+            "next_cursor": write_cursor(found.tasks[-1].id, project_id, status) if more else None,
+        }
+    )
+
+
+@router.get("/tasks/batch", response_model=TaskBatch, summary="Several tasks by their ids")
+async def get_batch(
+    who: Caller,
+    ports: Bound,
+    task_ids: Annotated[str, Query(description="1 to 100 ids, separated by commas")] = "",
+    include: Literal["result"] | None = None,
+) -> Response:
+    found = await query.batch(ports, who, read_ids(task_ids))
+    return Json({"tasks": tasks_json(found, await _results(ports, found) if include else None), "total": len(found)})
+
+
+@router.get("/tasks/{task_id}", response_model=TaskOut, summary="A task", responses={304: {"description": "Unchanged"}})
+async def get_task(
+    task_id: TaskId,
+    request: Request,
+    who: Caller,
+    ports: Bound,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the next change")] = 0,
+) -> Response:
+    task = await query.task(ports, who, task_id)
+    known = request.headers.get("if-none-match")
+    if wait and (known is None or _is_known(task, known)):
+        task = await _next(request, ports, who, task, wait)
+    headers = {"ETag": _etag(task)}
+    if known is not None and _is_known(task, known):
+        return Response(status_code=304, headers=headers)
+    return Json(task_json(task, await query.result(ports, task)), headers=headers)
+
+
+@router.post("/tasks/{task_id}/cancel", response_model=TaskAck, summary="Cancel a task")
+async def post_cancel(task_id: TaskId, who: Caller, ports: Bound, force: bool = False) -> TaskAck:
+    task = await control.cancel(ports, who, task_id, force=force)
+    return TaskAck.of(task, "Task cancelled successfully")
+
+
+@router.post("/tasks/{task_id}/retry", response_model=TaskAck, summary="Run a finished task again")
+async def post_retry(task_id: TaskId, body: Retry, who: Caller, ports: Bound) -> TaskAck:
+    task = await control.retry(ports, who, task_id, from_stage=body.from_stage)
+    return TaskAck.of(task, "Task retry submitted successfully")
+
+
+@router.post("/tasks/{task_id}/mount", response_model=MountAck, summary="Put a task's output into a table")
+async def post_mount(task_id: TaskId, body: Mount, who: Caller, ports: Bound) -> MountAck:
+    path = await control.mount(ports, who, task_id, table_id=body.table_id, json_path=body.json_path)
+    return MountAck(success=True, message="Task result mounted successfully", mounted_path=path)
+
+
+def read_ids(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",", MAX_BATCH)]
+    if len(parts) > MAX_BATCH or not all(_ID.fullmatch(part) and int(part) <= MAX_ROW_ID for part in parts):
+        raise BadRequest("task_ids_invalid")
+    return [int(part) for part in parts]
+
+
+def write_cursor(last_id: int, project_id: int | None, status: str | None) -> str:
+    """Opaque, and good only for the list that gave it out."""
+    text = f"t{last_id}.{'' if project_id is None else project_id}.{status or ''}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, project_id: int | None, status: str | None) -> int:
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
+    except ValueError:
+        raise BadRequest("cursor_invalid") from None
+    found = _CURSOR.fullmatch(text)
+    if not found or int(found[1]) > MAX_ROW_ID or write_cursor(int(found[1]), project_id, status) != cursor:
+        raise BadRequest("cursor_invalid")
+    return int(found[1])
+
+
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _next(request: Request, ports: Ports, who: Principal, task: Task, seconds: float) -> Task:
+    """The task after its next change, or as it is after *seconds*; sooner if nobody waits any more."""
+    drain: Drain = request.app.state.drain
+    change = asyncio.ensure_future(query.changed(ports, who, task.id, seconds=seconds, version=task.version))
+    gone = asyncio.ensure_future(until_gone(request.receive))
+    stop = asyncio.ensure_future(drain.wait())
+    try:
+        await asyncio.wait({change, gone, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if change.done():
+            return change.result()
+        if gone.done():
+            raise ClientDisconnect
+        return task
+    finally:
+        for waiting in (change, gone, stop):
+            waiting.cancel()
+        await asyncio.gather(change, gone, stop, return_exceptions=True)
+
+
+async def _results(ports: Ports, tasks: Sequence[Task]) -> dict[int, Any]:
+    gate = asyncio.Semaphore(RESULTS_AT_ONCE)
+
+    async def one(task: Task) -> tuple[int, Any]:
+        async with gate:
+            return task.id, await query.result(ports, task)
+
+    return dict(await asyncio.gather(*(one(task) for task in tasks if task.status is Status.COMPLETED)))
+
+
+def _etag(task: Task) -> str:
+    return f'"{task.version}"'
+
+
+def _is_known(task: Task, if_none_match: str) -> bool:
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return "*" in tags or _etag(task) in tags

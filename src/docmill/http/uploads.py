@@ -1,0 +1,410 @@
+"""Documents come in: upload, submit, or both at once for several files."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+import structlog
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from docmill.core.access import Principal
+from docmill.core.errors import BadRequest, DocmillError, Invalid, StageFailed, TooLarge
+from docmill.core.keys import MAX_PROJECT
+from docmill.core.machine import wire_status
+from docmill.core.task import MountWish, Task, TwinWish, Wishes
+from docmill.http.bound import Bound
+from docmill.http.caller import Caller
+from docmill.http.errors import problems, validation
+from docmill.http.limits import HttpOptions, patient
+from docmill.http.multipart import Form, FormLimits, Part
+from docmill.http.wire import Json, SubmittedFiles, TaskAck, UploadAck, check_json, check_text
+from docmill.ports import Once, Ports, Stored
+from docmill.work import intake
+from docmill.work.intake import Submission
+from docmill.work.objects import objects
+
+FORM_OVERHEAD = 2 * 1024**2
+"""What a form may have besides its files."""
+MAX_ROW_ID = 2**63 - 1
+
+log = structlog.get_logger("docmill.http")
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 415, 429, 507))
+
+_PROJECT = re.compile(r"0|[1-9][0-9]{0,18}")
+_ONCE_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not a truth value")
+    return value
+
+
+RowId = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MAX_ROW_ID)]
+ProjectId = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_PROJECT)]
+
+
+class Mount(BaseModel):
+    table_id: RowId
+    json_path: str = Field(default="", max_length=4_096, description="JSON Pointer; empty: the whole table.")
+
+
+class Twin(BaseModel):
+    folder: str = Field(default="", max_length=4_096)
+    layout: Literal["folder", "sidecar"] = "folder"
+    force: bool = False
+
+
+class ParseOptions(BaseModel):
+    language: str | None = Field(default=None, max_length=35, pattern="^[A-Za-z0-9_-]*$")
+    ocr: Literal["auto", "always", "never"] | bool | None = None
+    page_images: bool | None = None
+    max_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)] | None = None
+
+    def wishes(self) -> dict[str, Any]:
+        asked = self.model_dump(exclude_none=True)
+        if isinstance(self.ocr, bool):
+            asked["ocr"] = "always" if self.ocr else "never"
+        return asked
+
+
+class Asked(BaseModel):
+    """What may be asked of a task. Unknown fields are ignored: clients of the service before send some."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    project_id: ProjectId | None = None
+    rule_id: RowId | None = None
+    workflow_id: str | None = Field(default=None, min_length=1, max_length=128)
+    engine: str | None = Field(default=None, max_length=64)
+    no_cache: bool = False
+    twin: bool | Twin | None = None
+    mount: Mount | None = None
+    priority: Annotated[int, BeforeValidator(_no_bool), Field(ge=-10, le=10)] = 0
+    options: ParseOptions | None = None
+
+    def wishes(self) -> Wishes:
+        twin = TwinWish(**self.twin.model_dump()) if isinstance(self.twin, Twin) else TwinWish() if self.twin else None
+        return Wishes(
+            workflow_id=self.workflow_id or Wishes().workflow_id,
+            engine=self.engine or None,
+            no_cache=self.no_cache,
+            twin=twin,
+            mount=MountWish(**self.mount.model_dump()) if self.mount else None,
+            priority=self.priority,
+            parse=self.options.wishes() if self.options else {},
+        )
+
+
+class Submit(Asked):
+    filename: str | None = Field(default=None, max_length=1_024)
+    s3_key: str | None = Field(default=None, max_length=1_024)
+
+    def submission(self) -> Submission:
+        return Submission(self.s3_key, self.project_id, self.filename, self.rule_id, self.wishes())
+
+
+# Routes
+
+
+@router.post("/submit", response_model=TaskAck, summary="Process a stored file")
+async def post_submit(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
+    once = once_of(request, body.model_dump(mode="json"))
+    task, is_new = await intake.submit(ports, who, body.submission(), once=once)
+    return Json(TaskAck.of(task, "Task submitted successfully").model_dump(), headers=_replayed(not is_new))
+
+
+def _form_of(**files: Any) -> dict[str, Any]:
+    fields = {name: {"type": "string"} for name in Asked.model_fields}
+    schema = {"type": "object", "properties": {**fields, "project_id": {"type": "integer"}, **files}}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+@router.post(
+    "/upload",
+    status_code=201,
+    response_model=UploadAck,
+    summary="Store a file",
+    openapi_extra=_form_of(file={"type": "string", "format": "binary"}),
+)
+async def post_upload(
+    request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
+) -> Response:
+    inbox = Inbox(request, ports, who, project_id, max_files=1, max_bytes=_file_limit(request, ports) + FORM_OVERHEAD)
+    async with inbox:
+        await inbox.read()
+        [file] = inbox.files
+        if file.fault:
+            raise file.fault
+        return Json(file.ack(ports.store.bucket), status_code=201)
+
+
+@router.post(
+    "/upload_and_submit",
+    status_code=201,
+    response_model=SubmittedFiles,
+    summary="Store and process several files",
+    openapi_extra=_form_of(files={"type": "array", "items": {"type": "string", "format": "binary"}}),
+)
+async def post_upload_and_submit(
+    request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
+) -> Response:
+    options: HttpOptions = request.app.state.options
+    key = once_key(request)
+    inbox = Inbox(request, ports, who, project_id, max_files=options.max_batch_files, max_bytes=options.max_batch_bytes)
+    async with inbox:
+        await inbox.read()
+        asked = inbox.asked()
+        items, replayed = [], True
+        for index, file in enumerate(inbox.files):
+            item, is_new = await _submit_one(ports, who, file, asked, key and f"{key}/{index}")
+            items.append(item)
+            replayed = replayed and not is_new
+    return Json({"items": items, "total": len(items)}, status_code=201, headers=_replayed(replayed))
+
+
+async def _submit_one(
+    ports: Ports, who: Principal, file: Received, asked: Asked, key: str | None
+) -> tuple[dict[str, Any], bool]:
+    """One line of the answer, and whether it is a new task."""
+    wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes())
+    if file.fault or not file.stored:
+        fault = file.fault or StageFailed("upload_failed", why="nothing was stored")
+        task = await intake.record_failed_upload(ports, who, file.project_id, file.filename, fault, wanted)
+        return _item(task, fault.message), True
+    once = key and Once(
+        key, fingerprint({**asked.model_dump(mode="json"), "file": [file.filename, file.stored.sha256]})
+    )
+    wanted = Submission(file.stored.key, file.project_id, file.filename, asked.rule_id, asked.wishes())
+    try:
+        task, is_new = await intake.submit(ports, who, wanted, once=once or None)
+    except DocmillError as error:
+        if error.status < 500 and not file.is_late:
+            raise
+        # Some files have become tasks already: say what happened to this one, and go on.
+        return {**_item(None, error.message), "filename": file.filename, "s3_key": file.stored.key}, True
+    file.used = is_new
+    return _item(task, task.fault.message if task.fault else None), is_new
+
+
+def _item(task: Task | None, error: str | None) -> dict[str, Any]:
+    return {
+        "filename": task.filename if task else "",
+        "task_id": task.id if task else None,
+        "status": wire_status(task) if task else "failed",
+        "s3_key": (task.source_key or None) if task else None,
+        "error": error,
+    }
+
+
+# Reading a form
+
+
+@dataclass(slots=True)
+class Received:
+    """A file of a form: stored, or the reason why not."""
+
+    filename: str
+    project_id: int
+    content_type: str
+    is_late: bool
+    """Not the first of its form."""
+    stored: Stored | None = None
+    fault: DocmillError | None = None
+    used: bool = False
+
+    def ack(self, bucket: str) -> dict[str, Any]:
+        assert self.stored  # noqa: S101  the caller looked at the fault
+        self.used = True
+        return {
+            "key": self.stored.key,
+            "bucket": bucket,
+            "size": self.stored.size,
+            "etag": self.stored.etag,
+            "content_type": self.content_type,
+            "sha256": self.stored.sha256,
+        }
+
+
+@dataclass
+class Inbox:
+    """Reads a form: files go to the store while they arrive. What nobody used is deleted at the end."""
+
+    request: Request
+    ports: Ports
+    who: Principal
+    project_id: str | None
+    max_files: int
+    max_bytes: int
+    fields: dict[str, str] = field(default_factory=dict)
+    files: list[Received] = field(default_factory=list)
+
+    async def __aenter__(self) -> Inbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        store = objects(self.ports, self.who.tenant)
+        for file in self.files:
+            if file.stored and not file.used:
+                try:
+                    await store.inner.delete(store.prefix + file.stored.key)
+                except Exception as error:
+                    log.warning("orphan_left", key=file.stored.key, error=str(error))
+
+    async def read(self) -> None:
+        request = self.request
+        if _content_length(request) > self.max_bytes:
+            raise TooLarge("upload_too_large", limit=self.max_bytes)
+        options: HttpOptions = request.app.state.options
+        body = _body(request, self.max_bytes, options.body_idle_s)
+        form = Form.of(request.headers, body, FormLimits(files=self.max_files, parts=self.max_files + 16))
+        while part := await form.next_part():
+            if part.is_file and part.name in ("file", "files"):
+                await self._store(part)
+            elif not part.is_file and part.filename is None:
+                self._add(part.name, await part.text())
+        if not self.files:
+            raise Invalid("upload_missing_file")
+
+    def asked(self) -> Asked:
+        """The other fields of the form."""
+        found: dict[str, Any] = {name: text for name, text in self.fields.items() if text.strip()}
+        for name in ("twin", "mount", "options"):
+            if name in found and found[name].strip()[:1] in "{tfn":
+                found[name] = check_json(found[name].encode())
+        try:
+            return Asked.model_validate({**found, "project_id": self._project()})
+        except ValidationError as error:
+            raise validation({**one, "loc": ("body", *one["loc"])} for one in error.errors()) from None
+
+    def _add(self, name: str, text: str) -> None:
+        if name in self.fields:
+            raise Invalid("request_invalid", why=f"the form has the field '{name[:64]}' twice.")
+        self.fields[name] = text
+        if name == "project_id":
+            self._project()
+
+    def _project(self) -> int:
+        """The project, from the form or from the address."""
+        given = {text.strip() for text in (self.fields.get("project_id"), self.project_id) if text is not None}
+        if not given:
+            raise ProjectTooLate
+        text = given.pop()
+        if given or not _PROJECT.fullmatch(text) or int(text) > MAX_PROJECT:
+            raise Invalid("project_invalid")
+        return int(text)
+
+    async def _store(self, part: Part) -> None:
+        filename = check_text(part.filename or "")
+        file = Received(filename, self._project(), _media_type(part), is_late=bool(self.files))
+        self.files.append(file)
+        limit = _file_limit(self.request, self.ports)
+        try:
+            file.stored = await intake.upload(
+                self.ports, self.who, file.project_id, filename, _capped(part.chunks(), limit)
+            )
+        except (Torn, ClientDisconnect):
+            raise
+        except DocmillError as error:
+            file.fault = error
+            if self.max_files == 1:
+                # Nothing else to save: what is left of the body need not be read.
+                raise
+        except Exception as error:
+            log.error("upload_failed", exc_info=error)
+            file.fault = StageFailed("upload_failed", why=type(error).__name__)
+        else:
+            self.request.app.state.metrics.uploaded(file.stored.size)
+
+
+class ProjectTooLate(Invalid):
+    """The file goes to the store while it arrives, so its project must be known by then."""
+
+    def __init__(self) -> None:
+        super().__init__("project_required")
+        self.message = "project_id must come before the file in the form, or stand in the address as ?project_id=."
+
+
+class Torn(BadRequest):
+    """The form itself broke off: no later part can be read."""
+
+
+async def _body(request: Request, limit: int, idle_s: float) -> AsyncIterator[bytes]:
+    seen = 0
+    more = True
+    while more:
+        try:
+            message = await patient(request.receive, idle_s)
+        except BadRequest:
+            raise Torn("upload_incomplete") from None
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
+        more = message.get("more_body", False)
+        seen += len(chunk)
+        if seen > limit:
+            raise TooLarge("upload_too_large", limit=limit)
+        if chunk:
+            yield chunk
+
+
+async def _capped(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    seen = 0
+    async for chunk in chunks:
+        seen += len(chunk)
+        if seen > limit:
+            raise TooLarge("upload_too_large", limit=limit)
+        yield chunk
+
+
+def _file_limit(request: Request, ports: Ports) -> int:
+    options: HttpOptions = request.app.state.options
+    return min(options.max_upload_bytes or ports.limits.upload_bytes, ports.limits.upload_bytes)
+
+
+def _content_length(request: Request) -> int:
+    raw = request.headers.get("content-length", "0")
+    return int(raw) if raw.isdecimal() and len(raw) < 20 else 0
+
+
+def _media_type(part: Part) -> str:
+    """What the client says it is. What it really is, the parser reads from the bytes."""
+    if part.content_type and part.content_type != "application/octet-stream":
+        return part.content_type
+    return mimetypes.guess_type(part.filename or "")[0] or "application/octet-stream"
+
+
+# Idempotency
+
+
+def once_key(request: Request) -> str | None:
+    keys = request.headers.getlist("idempotency-key")
+    if not keys:
+        return None
+    if len(keys) != 1 or not _ONCE_KEY.fullmatch(keys[0]):
+        raise BadRequest("idempotency_key_invalid")
+    return keys[0]
+
+
+def once_of(request: Request, body: Any) -> Once | None:
+    key = once_key(request)
+    return Once(key, fingerprint(body)) if key else None
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()
+
+
+def _replayed(is_replay: bool) -> dict[str, str]:
+    return {"Idempotent-Replayed": "true"} if is_replay else {}
