@@ -73,7 +73,7 @@ def check(
     mode = chosen(strict, media_guard)
     if isinstance(data, str):
         try:
-            return _check_text(kind, data.encode(), mode)
+            data = data.encode()
         except UnicodeEncodeError:
             return _refused("json_invalid", reason="it has a lone surrogate")
     if isinstance(data, bytes | bytearray | memoryview):
@@ -124,7 +124,7 @@ def _place(loc: tuple[str | int, ...]) -> Loc:
 def _too_deep(value: object) -> bool:
     """Level by level, and each value once per level: a value may contain itself."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         nested = {id(child): child for parent in level for child in _children(parent)}
         level = list(nested.values())
         if not level:
@@ -151,7 +151,7 @@ def _doubles(data: bytes) -> tuple[Violation, ...]:
             objects.append(result)  # keeps its id in use
         return result
 
-    root = json.loads(data, object_pairs_hook=gather, parse_int=len, parse_float=len, parse_constant=len)
+    root = json.loads(data.decode(), object_pairs_hook=gather, parse_int=len, parse_float=len, parse_constant=len)
     found: list[Violation] = []
     stack: list[tuple[Loc, Any]] = [((), root)]
     while stack:
