@@ -355,7 +355,7 @@ def _named(limit: int) -> CoreSchema:
 
 
 _unit = core.float_schema(strict=True, ge=0, le=1, allow_inf_nan=False)
-_NAME_SCHEMA = {"type": "string", "pattern": NAME, "minLength": 1}
+_NAME_SCHEMA = {"type": "string", "pattern": NAME}
 _blank_is_null = "Blank counts as null."
 
 _uuid_rule = Rule(_uuid_of, core.uuid_schema(), {"type": "string", "format": "uuid"})
@@ -368,7 +368,7 @@ Uuid = Annotated[UUID, _uuid_rule]
 OptionalUuid = Annotated[UUID | None, optional(_uuid_rule)]
 Version = Annotated[
     str | None,
-    optional(Rule(_version, _named(64), {"type": "string", "maxLength": 64, "description": _blank_is_null})),
+    optional(Rule(_version, _named(64), {**_NAME_SCHEMA, "maxLength": 64, "description": _blank_is_null})),
 ]
 Title = Annotated[
     str | None,
@@ -390,7 +390,7 @@ Tags = Annotated[
         Rule(
             _tags,
             core.list_schema(_named(64)),
-            {"type": "array", "items": {"type": "string", "maxLength": 64}, "description": "Sorted, without doubles."},
+            {"type": "array", "items": {**_NAME_SCHEMA, "maxLength": 64}, "description": "Sorted, without doubles."},
         ),
         list,
     ),
