@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import jsonschema_rs
+import msgspec
 
 from docmill.core.access import Principal
 from docmill.core.errors import Conflict, Invalid, NotFound, StorageFull, Unavailable
@@ -14,6 +15,7 @@ from docmill.core.rules import Draft, Rule, check
 from docmill.ports import Ports
 
 MAX_WHY = 300
+MAX_SCHEMA = 256 * 1024
 
 
 async def page(ports: Ports, who: Principal, *, limit: int, offset: int) -> tuple[list[Rule], int]:
@@ -63,6 +65,8 @@ async def _changeable(ports: Ports, who: Principal, rule_id: int) -> None:
 
 def _check_schema(schema: dict[str, Any]) -> None:
     """Against its meta-schema, with every regular expression and every reference in it."""
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA:
+        raise Invalid("rule_schema_invalid", why=f"it has more than {MAX_SCHEMA} bytes.")
     try:
         jsonschema_rs.validator_for(schema, retriever=_never_fetched)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:

@@ -1,0 +1,180 @@
+"""Documents and assets of the caller's tenant, and their bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from docmill.contracts import Asset, NormalizedDocument
+from docmill.core.access import Principal
+from docmill.core.conform import conform
+from docmill.http.body import judged, read_body, takes
+from docmill.http.bound import Bound
+from docmill.http.caller import Caller
+from docmill.http.errors import problems
+from docmill.http.wire import encode
+from docmill.ports import Ports
+from docmill.work import documents
+from docmill.work.intake import clean_name
+
+MAX_RANGE_DIGITS: Final = 19
+UNTRUSTED: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Accept-Ranges": "bytes",
+}
+"""Bytes that somebody sent are for saving, never for showing: they must not run in our origin."""
+
+_RANGE = re.compile(rf"bytes=([0-9]{{0,{MAX_RANGE_DIGITS}}})-([0-9]{{0,{MAX_RANGE_DIGITS}}})")
+
+router = APIRouter(prefix="/api/v1", tags=["documents"], responses=problems(403, 404, 409, 429))
+
+Version = Annotated[
+    str | None,
+    Query(
+        pattern=r"^[A-Za-z0-9._-]{0,64}$", description="Left out: the latest, or all; empty: the one without version"
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(max_length=500, description="next_cursor of the page before")]
+BYTES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The bytes, as an attachment", "content": {"application/octet-stream": {}}},
+    206: {"description": "The part that Range asked for"},
+    416: {"description": "Range lies outside"},
+}
+
+
+@router.post(
+    "/documents",
+    status_code=201,
+    summary="Store a document; inline bytes move to the store",
+    responses={200: {"description": "The same document was stored before"}},
+    openapi_extra=takes("document"),
+)
+async def post_document(request: Request, who: Caller, ports: Bound) -> Response:
+    document = await judged(await read_body(request), partial(conform, "document"))
+    kept, is_new = await documents.store_document(ports, who, document)
+    return _json(kept.model_dump_json(), 201 if is_new else 200)
+
+
+@router.get("/documents", summary="Documents, newest first")
+async def get_documents(
+    who: Caller, ports: Bound, collection_id: UUID | None = None, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
+    page, after = await ports.documents.list(who.tenant, collection_id=collection_id, limit=limit, after=cursor)
+    return _page("documents", page, after)
+
+
+@router.get("/documents/{document_id}", summary="A version of a document, or the latest")
+async def get_document(document_id: UUID, who: Caller, ports: Bound, version: Version = None) -> Response:
+    return _json((await documents.get_document(ports, who, document_id, version)).model_dump_json())
+
+
+@router.get("/documents/{document_id}/versions", summary="All versions, newest first")
+async def get_versions(document_id: UUID, who: Caller, ports: Bound) -> Response:
+    return _page("versions", await documents.get_versions(ports, who, document_id), None)
+
+
+@router.delete("/documents/{document_id}", status_code=204, summary="Hide a document, or remove it for good")
+async def delete_document(
+    document_id: UUID, who: Caller, ports: Bound, version: Version = None, hard: bool = False
+) -> None:
+    await documents.delete_document(ports, who, document_id, version=version, hard=hard)
+
+
+@router.get("/documents/{document_id}/blob", summary="The document's bytes", response_class=Response, responses=BYTES)
+async def get_document_blob(
+    document_id: UUID, request: Request, who: Caller, ports: Bound, version: Version = None
+) -> Response:
+    document = await documents.get_document(ports, who, document_id, version)
+    return await _download(ports, who, document, request.headers.get("range"))
+
+
+@router.get("/documents/{document_id}/assets", summary="The assets of the latest version, in order")
+async def get_document_assets(
+    document_id: UUID, who: Caller, ports: Bound, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
+    page, after = await ports.documents.list_assets(who.tenant, document_id, limit=limit, after=cursor)
+    return _page("assets", page, after)
+
+
+@router.post(
+    "/assets",
+    status_code=201,
+    summary="Add an asset to the latest version of its document",
+    responses={200: {"description": "The asset was there before, and is now as sent"}},
+    openapi_extra=takes("asset"),
+)
+async def post_asset(request: Request, who: Caller, ports: Bound) -> Response:
+    asset = await judged(await read_body(request), partial(conform, "asset"))
+    kept, is_new = await documents.store_asset(ports, who, asset)
+    return _json(kept.model_dump_json(), 201 if is_new else 200)
+
+
+@router.get("/assets/{asset_id}", summary="An asset")
+async def get_asset(asset_id: UUID, who: Caller, ports: Bound) -> Response:
+    return _json((await documents.get_asset(ports, who, asset_id)).model_dump_json())
+
+
+@router.delete("/assets/{asset_id}", status_code=204, summary="Hide an asset, or remove it for good")
+async def delete_asset(asset_id: UUID, who: Caller, ports: Bound, hard: bool = False) -> None:
+    await documents.delete_asset(ports, who, asset_id, hard=hard)
+
+
+@router.get("/assets/{asset_id}/blob", summary="The asset's bytes", response_class=Response, responses=BYTES)
+async def get_asset_blob(asset_id: UUID, request: Request, who: Caller, ports: Bound) -> Response:
+    asset = await documents.get_asset(ports, who, asset_id)
+    return await _download(ports, who, asset, request.headers.get("range"))
+
+
+def _json(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="application/json")
+
+
+def _page(name: str, items: Iterable[NormalizedDocument | Asset], cursor: str | None) -> Response:
+    listed = ",".join(item.model_dump_json() for item in items)
+    return _json(f'{{"{name}":[{listed}],"next_cursor":{encode(cursor).decode()}}}')
+
+
+async def _download(ports: Ports, who: Principal, thing: NormalizedDocument | Asset, wanted: str | None) -> Response:
+    blob = await documents.open_blob(ports, who, thing)
+    headers = {**UNTRUSTED, "ETag": f'"{blob.sha256}"', "Content-Disposition": attachment(blob.filename)}
+    part = read_range(wanted, blob.size)
+    if part is None:
+        headers["Content-Length"] = str(blob.size)
+        return StreamingResponse(blob.stream, 200, headers, blob.media_type)
+    start, end = part
+    if start >= end:
+        return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{blob.size}"})
+    headers |= {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{blob.size}"}
+    blob = await documents.open_blob(ports, who, thing, start=start, end=end)
+    return StreamingResponse(blob.stream, 206, headers, blob.media_type)
+
+
+def read_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """What one range asks for, end excluded; empty if it lies outside. None: no range, several, or nonsense."""
+    found = _RANGE.fullmatch(header or "")
+    if not found or found[1] == found[2] == "":
+        return None
+    if found[1] == "":
+        return max(0, size - int(found[2])), size
+    start = int(found[1])
+    if found[2] == "":
+        return start, size
+    # A range that ends before it begins is no range at all (RFC 9110), and the whole is sent.
+    return (start, min(int(found[2]) + 1, size)) if int(found[2]) >= start else None
+
+
+def attachment(filename: str) -> str:
+    """Content-Disposition with the name in ASCII for old clients and in full for all others (RFC 6266)."""
+    name = clean_name(filename)
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
