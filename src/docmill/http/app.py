@@ -85,7 +85,7 @@ def build_app(ports: Ports, *, auth: Authenticator, options: HttpOptions, lifesp
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
             expose_headers=["ETag", "X-Request-ID", "Idempotent-Replayed", "Retry-After"],
         )
-    app.add_middleware(Gate, options=options, drain=drain)
+    app.add_middleware(Gate, options=options, drain=drain, is_open=not auth.options.require)
     app.add_middleware(Envelope, metrics=app.state.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     return app

@@ -33,10 +33,19 @@ Admin = Annotated[Principal, Depends(admin)]
 
 
 def is_local_peer(request: Request) -> bool:
-    """Whether the request comes from this machine itself, and not through a proxy on it."""
+    """Whether the request comes from this machine itself, and neither through a proxy on it nor from a rebound page."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     try:
-        return ip_address(request.client.host.partition("%")[0]).is_loopback
+        return _is_loopback(request.client.host) and _is_loopback(request.url.hostname or "")
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False

@@ -93,7 +93,12 @@ class Prober:
             free = await ports.store.free_bytes()
             return "storage_full" if free is not None and free < self._options.min_free_bytes else None
 
-        checks: dict[str, Check] = {"database": database, "store": store, "disk": disk, **self._options.checks}
+        async def worker() -> str | None:
+            is_working = self._options.is_working
+            return None if is_working is None or is_working() else "worker_lost"
+
+        checks: dict[str, Check] = {"database": database, "store": store, "disk": disk, "worker": worker}
+        checks |= self._options.checks
         words = await asyncio.gather(*(_word(name, check()) for name, check in checks.items()))
         return dict(zip(checks, words, strict=True))
 

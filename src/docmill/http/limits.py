@@ -54,8 +54,9 @@ class HttpOptions:
     """What the doors must know of the settings."""
 
     version: str = "0"
-    allowed_hosts: tuple[str, ...] = LOOPBACK_NAMES
-    """Names and addresses under which the service may be called; `*` for any, `*.example.org` for all below."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names and addresses under which the service may be called, besides those of loopback; `*` for any,
+    `*.example.org` for all below. None given: any if callers need a credential, which no rebound page has."""
     allowed_origins: tuple[str, ...] = ()
     """Web sites whose pages may call the API from a browser (CORS)."""
     json_bytes: int = 4 * MiB
@@ -70,8 +71,10 @@ class HttpOptions:
     max_batch_files: int = 100
     min_free_bytes: int = 64 * MiB
     """Below this the service says that it is not ready."""
+    is_working: Callable[[], bool] | None = None
+    """Whether the worker of this process lives; None: there is none."""
     checks: Mapping[str, Check] = field(default_factory=dict)
-    """More parts that /ready asks, such as the worker."""
+    """More parts that /ready asks."""
     poll_s: float = 1.0
     heartbeat_s: float = 15.0
 
@@ -98,11 +101,12 @@ class Gate:
 
     OPEN_WHILE_DRAINING = frozenset({"/health", "/ready", "/metrics"})
 
-    def __init__(self, app: ASGIApp, *, options: HttpOptions, drain: Drain) -> None:
+    def __init__(self, app: ASGIApp, *, options: HttpOptions, drain: Drain, is_open: bool) -> None:
         self.app = app
         self.drain = drain
-        self.any_host = ANY_HOST in options.allowed_hosts
-        self.hosts = frozenset(_plain(host) for host in options.allowed_hosts if not host.startswith("*."))
+        self.any_host = ANY_HOST in options.allowed_hosts or not (is_open or options.allowed_hosts)
+        names = (*LOOPBACK_NAMES, *options.allowed_hosts)
+        self.hosts = frozenset(_plain(host) for host in names if not host.startswith("*."))
         self.suffixes = tuple(host[1:].lower() for host in options.allowed_hosts if host.startswith("*."))
         self.origins = frozenset(origin.lower().rstrip("/") for origin in options.allowed_origins)
 
