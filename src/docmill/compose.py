@@ -5,7 +5,6 @@ This is the only place that asks which world we are in.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import socket

@@ -90,6 +90,35 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
+class Filter:
+    """Which tasks a list shows, newest first. *before*, the last id of the page before, is the way through a long one."""
+
+    who: Owner
+    project_id: int | None = None
+    status: str | None = None
+    """As on the wire: `mineru_parsing`, not `running`."""
+    limit: int = 50
+    offset: int = 0
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """A task as encoded JSON (`core.face`), and the times that the database stamped."""
+
+    id: int
+    json: str
+    created_ms: int
+    updated_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Faces:
+    faces: Sequence[Face]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """A slice of a list, and how many rows there are in all."""
 
@@ -133,17 +162,10 @@ class Ledger(Protocol):
         """In the order of the ids; foreign and unknown ones are left out."""
         ...
 
-    async def page(
-        self,
-        who: Owner,
-        *,
-        project_id: int | None = None,
-        status: str | None = None,
-        limit: int = 50,
-        offset: int = 0,
-        before: int | None = None,
-    ) -> Listing:
-        """Newest first. *before* is the last id of the page before: the way to walk a large list."""
+    async def page(self, where: Filter) -> Listing: ...
+
+    async def faces(self, where: Filter) -> Faces:
+        """The same page, each task as the JSON text that clients get."""
         ...
 
     async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]: ...

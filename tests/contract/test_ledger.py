@@ -1,9 +1,11 @@
 """What every ledger promises, on SQLite and on PostgreSQL alike."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 from uuid import uuid4
 
 import pytest
@@ -11,9 +13,10 @@ import pytest
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid, NotFound
+from docmill.core.face import face_of
 from docmill.core.machine import Verdict
 from docmill.core.task import Stage, State, Status
-from docmill.ports import Once
+from docmill.ports import Filter, Once
 from support.ledgers import (
     ANNA,
     BERT,
@@ -189,7 +192,7 @@ async def test_lists_filter_page_and_count_exactly(ledger: SqlLedger) -> None:
     await complete(ledger, tasks[1])
 
     async def ids(**filters: object) -> tuple[list[int], int]:
-        page = await ledger.page(ANNA, **filters)  # type: ignore[arg-type]
+        page = await ledger.page(Filter(ANNA, **filters))  # type: ignore[arg-type]
         return [task.id for task in page.tasks], page.total
 
     newest_first = [task.id for task in reversed(tasks)]
@@ -205,6 +208,23 @@ async def test_lists_filter_page_and_count_exactly(ledger: SqlLedger) -> None:
     assert {"pending": 7, "mineru_parsing": 1, "completed": 1} == {
         status: n for status, n in (await ledger.counts()).items() if n
     }
+
+
+async def test_a_face_is_the_task_as_it_is_now(ledger: SqlLedger) -> None:
+    await opened(ledger)
+    await complete(ledger, await opened(ledger))
+    task, attempt = await claimed(ledger, await opened(ledger))
+    await fail(ledger, task.id, attempt.id)
+
+    tasks = (await ledger.page(Filter(ANNA))).tasks
+    faces = await ledger.faces(Filter(ANNA))
+
+    assert [face_of(task) | {"metadata": ANY} for task in tasks] == [
+        json.loads(face.json) | {"metadata": ANY} for face in faces.faces
+    ]
+    assert ["failed", "completed", "pending"] == [json.loads(face.json)["status"] for face in faces.faces]
+    assert [task.updated_ms for task in tasks] == [face.updated_ms for face in faces.faces]
+    assert 3 == faces.total
 
 
 async def test_a_batch_keeps_the_order_and_leaves_foreign_ones_out(ledger: SqlLedger) -> None:
@@ -245,4 +265,4 @@ async def test_one_that_fails_takes_none_with_it(ledger: SqlLedger) -> None:
 
     assert [5] == [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
     assert Status.RUNNING is running.status
-    assert 9 == (await ledger.page(ANNA, status="cancelled")).total
+    assert 9 == (await ledger.page(Filter(ANNA, status="cancelled"))).total

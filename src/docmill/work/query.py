@@ -10,7 +10,7 @@ import msgspec
 from docmill.core.access import Principal
 from docmill.core.errors import BadRequest, NotFound
 from docmill.core.task import LoggedEvent, Status, Task
-from docmill.ports import Listing, Ports
+from docmill.ports import Faces, Filter, Listing, Ports
 from docmill.work import sweep
 from docmill.work.objects import objects
 
@@ -43,9 +43,21 @@ async def tasks(
     offset: int = 0,
     before: int | None = None,
 ) -> Listing:
-    return await ports.ledger.page(
-        who.owner, project_id=project_id, status=status, limit=limit, offset=offset, before=before
-    )
+    return await ports.ledger.page(Filter(who.owner, project_id, status, limit, offset, before))
+
+
+async def faces(
+    ports: Ports,
+    who: Principal,
+    *,
+    project_id: int | None = None,
+    status: str | None = None,
+    limit: int = 50,
+    offset: int = 0,
+    before: int | None = None,
+) -> Faces:
+    """The same list as JSON texts, ready to be sent."""
+    return await ports.ledger.faces(Filter(who.owner, project_id, status, limit, offset, before))
 
 
 async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:

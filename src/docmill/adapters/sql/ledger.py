@@ -21,27 +21,30 @@ from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.errors import Invalid, NotFound, Unavailable
+from docmill.core.face import face_of
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
-from docmill.ports import Listing, NewTask, Once, Transition
+from docmill.ports import Face, Faces, Filter, Listing, NewTask, Once, Transition
 
 INSERT_TASK = Statement(
     """
     INSERT INTO tasks (tenant, owner, project_id, filename, source_key, rule_id, status, stage, attempt, attempt_id,
-                       version, event_seq, progress, body, created_ms, updated_ms)
+                       version, event_seq, progress, body, face, created_ms, updated_ms)
     VALUES (:tenant, :owner, :project_id, :filename, :source_key, :rule_id, :status, 'parse', 1, :attempt_id,
-            1, :event_seq, 0, :body, {now}, {now})
-    RETURNING id, created_ms
+            1, :event_seq, 0, :body, '', {now}, {now})
+    RETURNING id
     """
 )
 UPDATE_TASK = Statement(
     """
     UPDATE tasks SET status = :status, stage = :stage, attempt = :attempt, attempt_id = :attempt_id,
-           version = version + 1, event_seq = :event_seq, progress = :progress, body = :body, updated_ms = {now}
+           version = version + 1, event_seq = :event_seq, progress = :progress, body = :body, face = :face,
+           updated_ms = {now}
     WHERE id = :id AND version = :version
     RETURNING updated_ms
     """
 )
+SET_FACE = Statement("UPDATE tasks SET face = :face WHERE id = :id")
 LOAD_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id {{lock}}")
 GET_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id")
 GET_ATTEMPT = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE id = :id")
@@ -167,17 +170,11 @@ class SqlLedger:
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
         return await self._database.read(_batch(task_ids, who))
 
-    async def page(
-        self,
-        who: Owner,
-        *,
-        project_id: int | None = None,
-        status: str | None = None,
-        limit: int = 50,
-        offset: int = 0,
-        before: int | None = None,
-    ) -> Listing:
-        return await self._database.read(_list(who, project_id, status, limit, offset, before))
+    async def page(self, where: Filter) -> Listing:
+        return await self._database.read(_list(where))
+
+    async def faces(self, where: Filter) -> Faces:
+        return await self._database.read(_faces(where))
 
     async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]:
         return await self._database.read(_events(task_id, after, limit))
@@ -278,7 +275,9 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
         said = {"code": fault.code, "message": fault.message, "error_stage": fault.stage}
         yield INSERT_EVENT(task_id=task_id, seq=2, kind="failed", data=encode(said))
     rows = yield GET_TASK(id=task_id)
-    return task_of(rows[0]), True
+    task = task_of(rows[0])
+    yield SET_FACE(id=task_id, face=encode(face_of(task)))
+    return task, True
 
 
 def _decide(task_id: int, rule: Transition, attempt_id: UUID | None, who: Owner | None) -> Op[Change]:
@@ -325,6 +324,7 @@ def _write(old: Task, change: Change) -> Op[Change]:
         event_seq=new.event_seq,
         progress=new.progress,
         body=body_of(new),
+        face=encode(face_of(new)),
     )
     if not rows:
         raise Unavailable("ledger_busy", task=old.id)
@@ -428,7 +428,7 @@ def _by_ids(count: int) -> Statement:
     return _BY_IDS[count]
 
 
-def _lists() -> dict[tuple[bool, bool, bool], tuple[Statement, Statement]]:
+def _lists(columns: str) -> dict[tuple[bool, bool, bool], tuple[Statement, Statement]]:
     """A statement for every mix of filters, so that each one uses its own index."""
     statements = {}
     for project in (False, True):
@@ -439,33 +439,42 @@ def _lists() -> dict[tuple[bool, bool, bool], tuple[Statement, Statement]]:
                 where += " AND status = :status" if status else ""
                 page = where + (" AND id < :before" if keyset else "")
                 statements[project, status, keyset] = (
-                    Statement(
-                        f"SELECT {TASK_COLUMNS} FROM tasks WHERE {page} ORDER BY id DESC LIMIT :limit OFFSET :offset"
-                    ),
+                    Statement(f"SELECT {columns} FROM tasks WHERE {page} ORDER BY id DESC LIMIT :limit OFFSET :offset"),
                     Statement(f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM task_counts WHERE {where}"),
                 )
     return statements
 
 
-LISTS = _lists()
+LISTS = _lists(TASK_COLUMNS)
+FACES = _lists("id, face, created_ms, updated_ms")
 
 
-def _list(
-    who: Owner, project_id: int | None, status: str | None, limit: int, offset: int, before: int | None
-) -> Op[Listing]:
-    page, total = LISTS[project_id is not None, status is not None, before is not None]
+def _list(where: Filter) -> Op[Listing]:
+    rows, total = yield from _page(LISTS, where)
+    return Listing([task_of(row) for row in rows], total)
+
+
+def _faces(where: Filter) -> Op[Faces]:
+    rows, total = yield from _page(FACES, where)
+    return Faces([Face(*row) for row in rows], total)
+
+
+def _page(
+    lists: dict[tuple[bool, bool, bool], tuple[Statement, Statement]], where: Filter
+) -> Op[tuple[list[Row], int]]:
+    page, total = lists[where.project_id is not None, where.status is not None, where.before is not None]
     params = {
-        "tenant": who.tenant,
-        "owner": who.user,
-        "project_id": project_id,
-        "status": status,
-        "before": before,
-        "limit": limit,
-        "offset": offset,
+        "tenant": where.who.tenant,
+        "owner": where.who.user,
+        "project_id": where.project_id,
+        "status": where.status,
+        "before": where.before,
+        "limit": where.limit,
+        "offset": where.offset,
     }
     rows = yield page(**params)
     count = yield total(**params)
-    return Listing([task_of(row) for row in rows], int(count[0][0]))
+    return rows, int(count[0][0])
 
 
 def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:

@@ -14,6 +14,7 @@ CREATE TABLE tasks (
     event_seq BIGINT NOT NULL,
     progress BIGINT NOT NULL,
     body TEXT NOT NULL,
+    face TEXT NOT NULL,
     created_ms BIGINT NOT NULL,
     updated_ms BIGINT NOT NULL
 );

@@ -1,0 +1,44 @@
+"""A task as clients see it: the field names of the wire, without times and result.
+
+Lists are read far more often than tasks change, so the ledger keeps each task's face encoded beside its row; a page
+of a list is then a fetch and a join of strings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docmill.core.machine import WIRE_STAGE, wire_status
+from docmill.core.task import Task
+
+
+def face_of(task: Task) -> dict[str, Any]:
+    fault = task.fault
+    return {
+        "task_id": task.id,
+        "user_id": task.owner,
+        "project_id": task.project_id,
+        "filename": task.filename,
+        "rule_id": task.rule_id,
+        "status": wire_status(task),
+        "progress": task.progress,
+        "error": fault.message if fault else None,
+        "metadata": {
+            "s3_key": task.source_key or None,
+            "provider_task_id": task.provider_task_id,
+            "artifact_mineru_markdown_key": task.artifacts.markdown_key,
+            "error_stage": fault.stage if fault else None,
+            "error_code": fault.code if fault else None,
+            "stage": WIRE_STAGE[task.stage],
+            "attempt": task.attempt,
+            "job_id": str(task.attempt_id) if task.attempt_id else None,
+            "engine": task.engine or task.wishes.engine,
+            "pages_done": task.pages_done,
+            "pages_total": task.pages_total,
+            "damaged_pages": task.damaged_pages,
+            "cache_hit": task.cache_hit,
+            "document_id": str(task.document_id) if task.document_id else None,
+            "twin_path": task.twin_path,
+            "mounted_path": task.mounted_path,
+        },
+    }
