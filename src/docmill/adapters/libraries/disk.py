@@ -22,6 +22,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -33,6 +34,7 @@ from docmill.core.twin import Layout, Manifest, Twin, TwinFile, drifted, is_twin
 T = TypeVar("T")
 
 CHUNK: Final = 1 << 20
+THREADS: Final = 4
 LEFTOVER_AGE: Final = 3600.0
 MANIFEST_LIMIT: Final = 16 << 20
 
@@ -64,6 +66,8 @@ class DiskLibrary:
 
     def __init__(self, allowed_roots: tuple[Path, ...] | None = None) -> None:
         self._roots = None if allowed_roots is None else tuple(root.resolve() for root in allowed_roots)
+        # Its own threads: waiting for another process's lock must not hold up anybody else.
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="library")
 
     async def write(self, source_dir: Path, twin: Twin, assets: Assets, *, force: bool = False) -> Written:
         """Put the twin beside its source.
@@ -73,15 +77,31 @@ class DiskLibrary:
         A cancelled caller still waits for the write to end.
         """
         asset = assets if callable(assets) else assets.__getitem__
-        return await _in_thread(lambda: self._write(source_dir, twin, asset, force=force))
+        return await self._run(lambda: self._write(source_dir, twin, asset, force=force))
 
     async def read_manifest(self, source: Path, layout: Layout, language: str | None = None) -> Manifest | None:
         """The manifest of the source's twin, if one is there with all its files; of several languages the newest."""
-        return await _in_thread(lambda: self._read_manifest(source, layout, language))
+        return await self._run(lambda: self._read_manifest(source, layout, language))
 
     async def ours(self, folder: Path) -> frozenset[str]:
         """Names in the folder that are twins, not sources."""
-        return await _in_thread(lambda: self._ours(folder))
+        return await self._run(lambda: self._ours(folder))
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        """Call it in a thread. A cancelled caller still waits, so that nothing is taken away under the thread."""
+        future = asyncio.get_running_loop().run_in_executor(self._pool, _guarded, function)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
+            future.exception()
+            raise
 
     def _write(self, source_dir: Path, twin: Twin, asset: Callable[[str], Path], *, force: bool) -> Written:
         with self._opened(source_dir) as (where, real), _locked(where) as alone:
@@ -493,19 +513,6 @@ def _locked(folder: int) -> Iterator[bool]:
         yield True
     finally:
         fcntl.flock(folder, fcntl.LOCK_UN)
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Call it in a thread. A cancelled caller still waits, so that nothing is taken away under the thread."""
-    future = asyncio.get_running_loop().run_in_executor(None, _guarded, function)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        while not future.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([future])
-        future.exception()
-        raise
 
 
 def _guarded(function: Callable[[], T]) -> T:

@@ -246,7 +246,7 @@ class LocalStore:
                 os.unlink(place.name, dir_fd=folder)
                 os.fsync(folder)
         except OSError as error:
-            if error.errno in _ABSENT | {errno.EISDIR, errno.EPERM}:
+            if error.errno in _ABSENT | {errno.EISDIR}:
                 return False
             raise
         self._prune(place.folders)
@@ -347,7 +347,7 @@ class _Draft:
         self._chunks, self.waiting = [], 0
 
     def seal(self) -> None:
-        with contextlib.suppress(OSError):  # without attributes, stat does not know the digest
+        with contextlib.suppress(OSError, AttributeError):  # without attributes, stat does not know the digest
             os.setxattr(self._fd, DIGEST_ATTRIBUTE, self._digest.hexdigest().encode())
         os.fsync(self._fd)
 
@@ -452,7 +452,7 @@ def _describe(key: str, fd: int) -> Stored:
     facts = os.fstat(fd)
     try:
         digest = os.getxattr(fd, DIGEST_ATTRIBUTE).decode("ascii", "replace")
-    except OSError:
+    except (OSError, AttributeError):
         digest = ""
     return Stored(key, facts.st_size, digest, digest or f"{facts.st_mtime_ns:x}-{facts.st_size:x}")
 
