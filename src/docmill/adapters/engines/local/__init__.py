@@ -1,0 +1,35 @@
+"""The local engine: everything from packages, in child processes that may die without harm.
+
+engine   LocalEngine: slots, warm children, recycling
+process  one child as its parent sees it: spawn, run, kill
+frames   what the two say to each other
+child    the other side: confine, preload, serve
+confine  limits, no network, death with the parent
+sniff    which type the bytes are
+guards   bombs, refused before anything is parsed
+job      one document inside the child: pages and figures go out through it
+pdf, image, office, web, mail, text: the formats; ocr, markdown: what they share
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine import LocalEngine, parse_file
+    from .limits import Limits
+
+__all__ = ["Limits", "LocalEngine", "parse_file"]
+
+_HOMES = {"LocalEngine": "engine", "parse_file": "engine", "Limits": "limits"}
+
+
+def __getattr__(name: str) -> Any:
+    """Resolved when asked for: a child imports this package too, and needs none of the parent's half."""
+    if name not in _HOMES:
+        raise AttributeError(name)
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,151 @@
+"""The child: confine itself, get warm while nobody asks, parse one document after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import importlib
+import json
+import os
+import select
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from docmill.core.errors import DocumentError
+from docmill.core.parsed import Figure, Page
+
+from . import frames
+from .confine import allow_cpu, confine, resident_mb
+from .job import Job, OutputTooLarge
+from .limits import Limits
+
+PRELOADED = (
+    "PIL.Image",
+    "docmill.adapters.engines.local.reading",
+    "pypdfium2",
+    "liteparse.parser",
+    "docvortex.api",
+    "docvortex.analyzers.native.models",
+    "docvortex.analyzers.native.pdf.pipeline",
+    "docvortex.postprocess.document",
+    "docvortex.render.api",
+    "py3langid.langid",
+)
+
+
+class Line:
+    """The way to the parent."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._in = incoming
+        self._out = outgoing
+
+    def waits(self) -> bool:
+        """Did the parent say something that we have not read yet?"""
+        return bool(select.select([self._in], [], [], 0)[0])
+
+    def receive(self) -> frames.Parse | None:
+        header = self._read(frames.HEADER)
+        return frames.read_parse(self._read(frames.length(header))) if header else None
+
+    def send(self, message: msgspec.Struct) -> None:
+        view = memoryview(frames.pack(message))
+        while view:
+            view = view[os.write(self._out, view) :]
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = os.read(self._in, min(size, 1 << 20))
+            if not part:
+                return b""
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def main() -> None:
+    isolation = confine(**json.loads(sys.argv[1]))
+    line = Line(os.dup(0), os.dup(1))
+    # Whatever a library prints must not get between our frames.
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    preload(line)
+    while (job := line.receive()) is not None:
+        line.send(frames.Started())
+        line.send(serve(job, line, isolation))
+        gc.collect()
+
+
+def preload(line: Line) -> None:
+    """Import what most documents need, unless a document is already waiting."""
+    for module in PRELOADED:
+        if line.waits():
+            return
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    if not line.waits():
+        from .reading import guess_language
+
+        guess_language("The first guess loads the model, which takes a second.")
+
+
+def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frames.Done | frames.Failed:
+    limits = msgspec.convert(message.limits, Limits)
+    allow_cpu(limits.seconds)
+
+    def page_done(page: Page, figures: list[Figure]) -> None:
+        line.send(frames.Finished(page, figures))
+
+    def progress(done: int, total: int | None) -> None:
+        line.send(frames.Progress(done, total))
+
+    job = Job(
+        Path(message.source), message.filename, Path(message.folder), message.options, limits, "", page_done, progress
+    )
+    with failures(limits) as failed:
+        from .reading import read
+
+        read(job)
+    if failed:
+        return failed[0]
+    job.facts["isolation"] = isolation
+    return frames.Done(job.media_type, job.title, job.language, job.facts, resident_mb())
+
+
+@contextlib.contextmanager
+def failures(limits: Limits) -> Iterator[list[frames.Failed]]:
+    """Turns whatever goes wrong into one message for the parent."""
+    found: list[frames.Failed] = []
+
+    def fail(kind: str, code: str, **facts: object) -> None:
+        found.append(frames.Failed("document" if kind == "document" else "stage", code, facts, resident_mb()))
+
+    try:
+        yield found
+    except DocumentError as error:
+        fail("document", error.code, **error.facts)
+    except MemoryError:
+        fail("stage", "parse_memory", limit_mb=limits.memory_mb)
+    except OutputTooLarge:
+        fail("stage", "parse_output_too_large", limit_mb=limits.output_mb)
+    except RecursionError:
+        fail("document", "document_broken", why="it is nested too deeply")
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            fail("stage", "parse_output_too_large", limit_mb=limits.output_mb)
+        elif error.errno == errno.ENOMEM:
+            fail("stage", "parse_memory", limit_mb=limits.memory_mb)
+        else:
+            fail("stage", "storage_failed", why=error.strerror or type(error).__name__)
+    except Exception as error:
+        sys.excepthook(*sys.exc_info())
+        fail("stage", "stage_failed", why=f"{type(error).__name__} in the parser")
+
+
+if __name__ == "__main__":
+    main()

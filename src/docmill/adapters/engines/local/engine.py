@@ -1,0 +1,145 @@
+"""The engine: hands documents to child processes and keeps warm ones at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from docmill.core.errors import StageFailed, Unavailable
+from docmill.core.parsed import Parsed
+
+from .limits import Limits
+from .process import Child, ChildLost, sweep_temp
+
+if TYPE_CHECKING:
+    from docmill.ports import PageReport, Work
+
+REVISION = 1
+"""Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
+CHILD = "docmill.adapters.engines.local.child"
+SPAWN_TRIES = 3
+
+
+class LocalEngine:
+    """At most `slots` documents at a time, each in a child of its own; one spare child stays warm."""
+
+    name = "local"
+
+    def __init__(self, slots: int = 2, limits: Limits | None = None, *, child_module: str | Path = CHILD) -> None:
+        self.version = f"{REVISION}+" + ".".join(
+            f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr")
+        )
+        self.limits = limits or Limits()
+        self._slots = asyncio.Semaphore(slots)
+        self._most = slots + 1
+        self._module = child_module
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()
+        self._spawning: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._swept = False
+
+    async def start(self, work: Work, report: PageReport) -> Parsed:
+        async with self._slots:
+            for _ in range(SPAWN_TRIES):
+                child = await self._take()
+                try:
+                    return await child.run(work, report)
+                except ChildLost as lost:
+                    last_words = str(lost)
+                finally:
+                    self._give_back(child)
+        raise StageFailed("stage_failed", why=f"no parser process would start: {last_words[-300:]}")
+
+    async def warm(self) -> None:
+        """Start the spare child now instead of with the first document."""
+        await self._spawn()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._spawning is not None:
+            await asyncio.wait([self._spawning])
+        await asyncio.gather(*(child.kill() for child in tuple(self._children)))
+        self._children.clear()
+        self._idle.clear()
+        if self._background:
+            await asyncio.wait(self._background)
+
+    async def _take(self) -> Child:
+        while True:
+            if self._closed:
+                raise Unavailable("shutting_down")
+            while self._idle:
+                child = self._idle.pop()
+                if child.alive:
+                    self._keep_a_spare()
+                    return child
+                self._retire(child)
+            await self._spawn()
+
+    def _give_back(self, child: Child) -> None:
+        if not child.alive:
+            self._children.discard(child)
+        elif child.is_worn or self._closed:
+            self._retire(child)
+        else:
+            self._idle.append(child)
+        self._keep_a_spare()
+
+    def _keep_a_spare(self) -> None:
+        if not self._idle and not self._closed and len(self._children) < self._most:
+            self._later(self._spawn())
+
+    def _retire(self, child: Child) -> None:
+        self._children.discard(child)
+        self._later(child.kill())
+
+    async def _spawn(self) -> None:
+        """One child more, in a task of its own: who waits for it may be cancelled, the child then serves another."""
+        if self._spawning is None:
+            self._spawning = asyncio.create_task(self._add_child())
+        await asyncio.shield(self._spawning)
+
+    async def _add_child(self) -> None:
+        try:
+            if not self._swept:
+                self._swept = True
+                await asyncio.to_thread(sweep_temp)
+            child = await Child.spawn(self._module, self.limits)
+            self._children.add(child)
+            self._idle.append(child)
+        finally:
+            self._spawning = None
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._quietly(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @staticmethod
+    async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+        with contextlib.suppress(OSError):  # whoever needs a child asks again and gets the error
+            await work
+
+
+def parse_file(path: Path, folder: Path, options: dict[str, Any] | None = None, *, name: str | None = None) -> Parsed:
+    """Parse one file in one child, for scripts and tests that have no event loop."""
+
+    from docmill.ports import Work
+
+    async def once() -> Parsed:
+        engine = LocalEngine(1)
+        try:
+            work = Work(0, uuid4(), path, path.name if name is None else name, folder, options or {})
+            return await engine.start(work, lambda _done, _total: None)
+        finally:
+            await engine.close()
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return asyncio.run(once())

@@ -1,0 +1,89 @@
+"""What parent and child say to each other: a length of four bytes, then JSON. Checked on both sides, never pickled."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from docmill.core.parsed import Figure, Page
+
+HEADER = 4
+LARGEST = 256 * 1024 * 1024
+
+
+class Parse(msgspec.Struct, tag="parse", frozen=True):
+    """Parent to child: do this document."""
+
+    source: str
+    filename: str
+    folder: str
+    options: dict[str, Any]
+    limits: dict[str, Any]
+
+
+class Started(msgspec.Struct, tag="started", frozen=True):
+    """The child took the document. Whatever happens to it from now on is the document's doing."""
+
+
+class Progress(msgspec.Struct, tag="progress", frozen=True):
+    done: int
+    total: int | None
+
+
+class Finished(msgspec.Struct, tag="page", frozen=True):
+    """A page is done; its figures lie in the folder."""
+
+    page: Page
+    figures: list[Figure]
+
+
+class Done(msgspec.Struct, tag="done", frozen=True):
+    media_type: str
+    title: str | None
+    language: str | None
+    facts: dict[str, Any]
+    rss_mb: int
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    kind: Literal["document", "stage"]
+    code: str
+    facts: dict[str, Any]
+    rss_mb: int
+
+
+Answer = Started | Progress | Finished | Done | Failed
+
+_answers = msgspec.json.Decoder(Answer)
+_parse = msgspec.json.Decoder(Parse)
+
+
+class BadFrame(ValueError):
+    """The other side said something that is no frame."""
+
+
+def pack(message: msgspec.Struct) -> bytes:
+    body = msgspec.json.encode(message)
+    if len(body) > LARGEST:
+        raise BadFrame(f"a frame of {len(body)} bytes")
+    return len(body).to_bytes(HEADER, "big") + body
+
+
+def length(header: bytes) -> int:
+    size = int.from_bytes(header, "big")
+    if size > LARGEST:
+        raise BadFrame(f"a frame of {size} bytes")
+    return size
+
+
+def read_answer(body: bytes) -> Answer:
+    try:
+        answer: Answer = _answers.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadFrame(str(error)) from error
+    return answer
+
+
+def read_parse(body: bytes) -> Parse:
+    return _parse.decode(body)

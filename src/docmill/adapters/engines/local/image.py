@@ -1,0 +1,91 @@
+"""Pictures: every frame is a page."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+
+from PIL import Image, ImageOps
+
+from docmill.core.errors import DocumentError
+
+from . import ocr
+from .guards import check_pixels
+from .job import Job
+from .markdown import image_link
+
+PAGE_IMAGE_SIDE = 1800
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+Image.MAX_IMAGE_PIXELS = None  # guards.check_pixels is stricter, and says so with its own code
+
+
+def read(job: Job) -> None:
+    try:
+        with Image.open(job.source) as image:
+            total = count_frames(image, job)
+            for index, frame in frames(image, total):
+                read_frame(job, index, frame)
+                job.progress(index + 1, total)
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise DocumentError("document_broken", why="the picture cannot be decoded") from error
+
+
+def count_frames(image: Image.Image, job: Job) -> int:
+    """Every frame's header is checked before the first one is decoded. Animations count as their first frame."""
+    check_pixels(image.size, job.limits)
+    if image.format != "TIFF":
+        return 1
+    total = 0
+    try:
+        while True:
+            image.seek(total)
+            check_pixels(image.size, job.limits)
+            total += 1
+            job.check_pages(total)
+    except EOFError:
+        return total
+
+
+def frames(image: Image.Image, total: int) -> Iterator[tuple[int, Image.Image | None]]:
+    for index in range(total):
+        try:
+            image.seek(index)
+            yield index, flatten(ImageOps.exif_transpose(image))
+        except (OSError, SyntaxError, ValueError):
+            yield index, None
+
+
+def flatten(image: Image.Image) -> Image.Image:
+    """On white: what is transparent is paper."""
+    if image.mode.startswith("I;16"):
+        image = image.point(lambda value: value / 256).convert("L")
+    if "A" in image.getbands() or "transparency" in image.info:
+        image = image.convert("RGBA")
+        paper = Image.new("RGBA", image.size, "white")
+        paper.alpha_composite(image)
+        image = paper
+    return image.convert("RGB")
+
+
+def read_frame(job: Job, index: int, frame: Image.Image | None) -> None:
+    if frame is None:
+        job.add_page(index, "", damage="the picture cannot be decoded")
+        return
+    if job.options.get("page_images") is True:
+        job.add_page_image(as_png(frame, PAGE_IMAGE_SIDE), index)
+    markdown = "" if job.ocr == "never" else ocr.to_markdown(frame)
+    if job.ocr != "never":
+        job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
+    if not markdown:
+        name = job.add_image(as_png(frame, PAGE_IMAGE_SIDE), index, (0.0, 0.0, 1.0, 1.0))
+        markdown = image_link(name) if name else ""
+    job.add_page(index, markdown)
+
+
+def as_png(image: Image.Image, longest_side: int) -> bytes:
+    shown = image.copy()
+    shown.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    shown.save(out, "PNG")
+    return out.getvalue()

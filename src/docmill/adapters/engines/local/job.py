@@ -1,0 +1,178 @@
+"""One document inside the child: formats put pages and figures in, frames go out."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from docmill.core.errors import DocumentError
+from docmill.core.parsed import Box, Figure, Page
+
+from .guards import check_pixels
+from .limits import Limits
+from .markdown import clean
+
+CONTEXT = 300
+SAMPLE = 4000
+IMAGE_TYPES = {"PNG": ("png", "image/png"), "JPEG": ("jpg", "image/jpeg"), "GIF": ("gif", "image/gif")}
+IMAGE_TYPES["WEBP"] = ("webp", "image/webp")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+
+
+class OutputTooLarge(Exception):
+    """Markdown and figures together are more than the limit."""
+
+
+@dataclass(slots=True)
+class Job:
+    source: Path
+    filename: str
+    folder: Path
+    options: dict[str, Any]
+    limits: Limits
+    media_type: str
+    page_done: Callable[[Page, list[Figure]], None]
+    progress: Callable[[int, int | None], None]
+    title: str | None = None
+    language: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    sample: str = ""
+    """The beginning of the text, to tell its language from."""
+    first_heading: str | None = None
+    pages: int = 0
+    damaged: int = 0
+    _written: int = 0
+    _waiting: list[tuple[Figure, str]] = field(default_factory=list)
+    _counts: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    @property
+    def page_limit(self) -> int:
+        asked = self.options.get("max_pages")
+        return min(self.limits.pages, asked) if isinstance(asked, int) and asked > 0 else self.limits.pages
+
+    @property
+    def ocr(self) -> str:
+        asked = self.options.get("ocr")
+        return asked if asked in ("always", "never") else "auto"
+
+    def check_pages(self, pages: int) -> None:
+        if pages > self.page_limit:
+            raise DocumentError("document_too_many_pages", pages=pages, limit=self.page_limit)
+
+    def add_page(self, index: int, markdown: str, damage: str | None = None) -> None:
+        """A page is complete: it leaves the process together with the figures that were added for it."""
+        markdown = clean(markdown)
+        self._spend(len(markdown.encode()))
+        figures = [in_context(figure, anchor, markdown) for figure, anchor in self._waiting]
+        self._waiting.clear()
+        self._remember(markdown)
+        self.pages += 1
+        self.damaged += damage is not None
+        self.page_done(Page(index, markdown, damage), figures)
+
+    def add_image(self, data: bytes, page: int, bbox: Box | None = None, *, ocr_text: str = "") -> str | None:
+        """Keep an image of the page; gives its name, or None if it is none that a browser shows."""
+        known = as_web_image(data, self.limits)
+        if known is None:
+            return None
+        extension, media_type, data = known
+        return self._keep(data, page, "image", extension, media_type, bbox, "", ocr_text)
+
+    def add_table(self, html: str, page: int, bbox: Box | None = None, *, anchor: str = "") -> str:
+        """Keep a table as HTML beside its Markdown. *anchor* is text by which its place in the page is found."""
+        return self._keep(clean(html).encode(), page, "table", "html", "text/html", bbox, anchor, "")
+
+    def add_page_image(self, png: bytes, page: int) -> None:
+        name = f"page_{page + 1:03d}.png"
+        self._write(name, png)
+        self.facts.setdefault("page_images", []).append(name)
+
+    def warn(self, what: str) -> None:
+        warnings = self.facts.setdefault("warnings", [])
+        if len(warnings) < 50:
+            warnings.append(what[:200])
+
+    def _keep(
+        self,
+        data: bytes,
+        page: int,
+        kind: str,
+        extension: str,
+        media_type: str,
+        bbox: Box | None,
+        anchor: str,
+        ocr_text: str,
+    ) -> str:
+        short = "img" if kind == "image" else "table"
+        number = self._counts[page, short] = self._counts.get((page, short), 0) + 1
+        name = f"p{page + 1:03d}_{short}{number:02d}.{extension}"
+        self._write(name, data)
+        figure = Figure(
+            name=name,
+            kind="image" if kind == "image" else "table",
+            media_type=media_type,
+            sha256=hashlib.sha256(data).hexdigest(),
+            size=len(data),
+            page_index=page,
+            bbox=bbox,
+            ocr_text=clean(ocr_text),
+        )
+        self._waiting.append((figure, anchor or f"assets/{name}"))
+        return name
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._spend(len(data))
+        assets = self.folder / "assets"
+        assets.mkdir(exist_ok=True)
+        (assets / name).write_bytes(data)
+
+    def _spend(self, size: int) -> None:
+        self._written += size
+        if self._written > self.limits.output_mb * 1024 * 1024:
+            raise OutputTooLarge
+
+    def _remember(self, markdown: str) -> None:
+        if len(self.sample) < SAMPLE:
+            self.sample += markdown[: SAMPLE - len(self.sample)] + "\n"
+        if self.first_heading is None and (found := HEADING.search(markdown)):
+            self.first_heading = re.sub(r"[*`]|\\(?=\W)", "", found[1])
+
+
+def in_context(figure: Figure, anchor: str, markdown: str) -> Figure:
+    """The figure with the text that stands before and after its place."""
+    at = markdown.find(anchor)
+    if at < 0:
+        return figure
+    start = markdown.rfind("\n", 0, at) + 1
+    end = markdown.find("\n\n", at)
+    after = markdown[end : end + CONTEXT] if end >= 0 else ""
+    return replace(
+        figure, context_before=markdown[max(0, start - CONTEXT) : start].strip(), context_after=after.strip()
+    )
+
+
+def as_web_image(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
+    """Extension, media type and bytes; formats that browsers do not show become PNG."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            check_pixels(image.size, limits)
+            if image.format in IMAGE_TYPES:
+                return *IMAGE_TYPES[image.format], data
+            out = io.BytesIO()
+            image.convert("RGBA" if "A" in image.getbands() else "RGB").save(out, "PNG")
+            return "png", "image/png", out.getvalue()
+    except (OSError, ValueError, SyntaxError, EOFError):
+        return None
+
+
+def clamp(x0: float, y0: float, x1: float, y1: float) -> Box | None:
+    """A box inside the page, or None when nothing of it is."""
+    box = tuple(round(min(1.0, max(0.0, value)), 4) for value in (x0, y0, x1, y1))
+    return (box[0], box[1], box[2], box[3]) if box[2] > box[0] and box[3] > box[1] else None

@@ -1,0 +1,250 @@
+"""One child process as its parent sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docmill.core.errors import SENTENCES, DocumentError, StageFailed
+from docmill.core.parsed import Figure, Page, Parsed
+
+from . import frames
+from .limits import Limits
+
+if TYPE_CHECKING:
+    from docmill.ports import PageReport, Work
+
+STDERR_KEPT = 8 * 1024
+SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
+TEMP_PREFIX = "docmill-child-"
+OUT_OF_MEMORY = (b"bad_alloc", b"MemoryError", b"memory allocation of", b"out of memory")
+
+
+class ChildLost(Exception):
+    """The child was gone before it took the document: another one may take it."""
+
+
+class Child:
+    """A process that parses one document at a time. Whoever holds it decides when it ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process, home: Path, limits: Limits) -> None:
+        self.documents = 0
+        self.rss_mb = 0
+        self._process = process
+        self._home = home
+        self._limits = limits
+        self._stderr = bytearray()
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("a child is spoken to through its three pipes")
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._draining = asyncio.create_task(self._drain(process.stderr))
+
+    @classmethod
+    async def spawn(cls, module: str | Path, limits: Limits) -> Child:
+        home = Path(tempfile.mkdtemp(prefix=f"{TEMP_PREFIX}{os.getpid()}-"))
+        setup = json.dumps({"parent": os.getpid(), "memory_mb": limits.memory_mb, "output_mb": limits.output_mb})
+        # -I: neither the working folder nor the environment may lend modules to the child.
+        program = ("-I", str(module)) if isinstance(module, Path) else ("-I", "-m", module)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *program,
+                setup,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=home,
+                env=bare_environment(home),
+                start_new_session=True,
+                limit=1024 * 1024,
+            )
+        except BaseException:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
+        return cls(process, home, limits)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def stderr(self) -> str:
+        """The last words, for diagnosis. They may quote the document: not for the log of everyday."""
+        return self._stderr.decode("utf-8", "replace")
+
+    @property
+    def is_worn(self) -> bool:
+        return self.documents >= self._limits.documents_per_child or self.rss_mb > self._limits.child_rss_mb
+
+    async def run(self, work: Work, report: PageReport) -> Parsed:
+        """Parse one document. When this raises anything but a DocumentError or StageFailed of a living child,
+        the child has ended."""
+        self.documents += 1
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._converse(work, report)
+        except TimeoutError:
+            await self.kill()
+            raise StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1)) from None
+        except frames.BadFrame:
+            await self.kill()
+            raise StageFailed("parse_crashed", how="it broke the protocol") from None
+        except (DocumentError, StageFailed):
+            raise
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _converse(self, work: Work, report: PageReport) -> Parsed:
+        started = False
+        pages: list[Page] = []
+        figures: list[Figure] = []
+        written = 0
+        try:
+            await self._send(work)
+            while True:
+                answer = await self._receive()
+                match answer:
+                    case frames.Started():
+                        started = True
+                    case frames.Progress(done, total):
+                        report(done, total)
+                    case frames.Finished(page, of_page):
+                        written += len(page.markdown) + sum(check_figure(work.folder, figure) for figure in of_page)
+                        if written > self._limits.output_mb * 1024 * 1024:
+                            await self.kill()
+                            raise StageFailed("parse_output_too_large", limit_mb=self._limits.output_mb)
+                        pages.append(page)
+                        figures.extend(of_page)
+                    case frames.Done(media_type, title, language, facts, rss_mb):
+                        self.rss_mb = rss_mb
+                        pages.sort(key=lambda page: page.index)
+                        return Parsed("local", media_type, tuple(pages), tuple(figures), title, language, facts)
+                    case frames.Failed(kind, code, facts, rss_mb):
+                        self.rss_mb = rss_mb
+                        if kind == "stage":
+                            self.documents = self._limits.documents_per_child  # it may have been hurt: replace it
+                        raise rebuild(kind, code, facts)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            if not started:
+                await self.kill()
+                raise ChildLost(self.stderr) from None
+            raise await self._post_mortem() from None
+
+    async def _send(self, work: Work) -> None:
+        job = frames.Parse(
+            source=str(work.source.absolute()),
+            filename=work.filename,
+            folder=str(work.folder.absolute()),
+            options=work.options,
+            limits=asdict(self._limits),
+        )
+        self._stdin.write(frames.pack(job))
+        await self._stdin.drain()
+
+    async def _receive(self) -> frames.Answer:
+        size = frames.length(await self._stdout.readexactly(frames.HEADER))
+        return frames.read_answer(await self._stdout.readexactly(size))
+
+    async def _post_mortem(self) -> StageFailed:
+        """The child closed its mouth: find out how it died."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._process.wait()
+        code = self._process.returncode
+        await self.kill()
+        if code == -signal.SIGXCPU:
+            return StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1))
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
+        if any(sign in self._stderr for sign in OUT_OF_MEMORY):
+            how += ", out of memory"
+        return StageFailed("parse_crashed", how=how)
+
+    async def kill(self) -> None:
+        """End the whole process group and wait until it is gone; a second cancellation does not stop this."""
+        ending = asyncio.ensure_future(self._kill())
+        cancelled = False
+        while not ending.done():
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                cancelled = True
+        ending.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _kill(self) -> None:
+        # The group outlives its leader as long as a member lives, so this is also right after a crash.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        self._stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._draining, 1)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    async def _drain(self, stderr: asyncio.StreamReader) -> None:
+        while chunk := await stderr.read(4096):
+            self._stderr += chunk
+            del self._stderr[:-STDERR_KEPT]
+
+
+def bare_environment(home: Path) -> dict[str, str]:
+    """What a child gets to know: no secrets, no proxies, one thread per library."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "RAYON_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "LOGURU_LEVEL": "ERROR",
+    }
+
+
+def check_figure(folder: Path, figure: Figure) -> int:
+    """A child that was taken over must not make us follow its links. Gives the file's size."""
+    if not SAFE_NAME.fullmatch(figure.name):
+        raise frames.BadFrame("a figure's name")
+    try:
+        found = (folder / "assets" / figure.name).lstat()
+    except OSError as error:
+        raise frames.BadFrame("a figure without a file") from error
+    if not stat.S_ISREG(found.st_mode) or found.st_size != figure.size:
+        raise frames.BadFrame("a figure that is not what it says")
+    return found.st_size
+
+
+def rebuild(kind: str, code: str, facts: dict[str, object]) -> DocumentError | StageFailed:
+    """The child's error as ours."""
+    error = DocumentError if kind == "document" else StageFailed
+    try:
+        return error(code, **facts) if code in SENTENCES else StageFailed("stage_failed", why=code)
+    except (KeyError, TypeError) as missing:
+        raise frames.BadFrame(f"facts of {code}") from missing
+
+
+def sweep_temp() -> None:
+    """Remove what children of a service left that was killed without a chance to tidy up."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{TEMP_PREFIX}*-*"):
+        owner = folder.name.removeprefix(TEMP_PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

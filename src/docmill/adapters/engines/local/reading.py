@@ -1,0 +1,74 @@
+"""From bytes to pages: find the type, refuse bombs, call the format's reader, say what language it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from docmill.core.errors import DocumentError
+
+from . import guards, sniff
+from .job import Job
+
+READERS = {
+    sniff.PDF: "pdf",
+    sniff.PNG: "image",
+    sniff.JPEG: "image",
+    sniff.TIFF: "image",
+    sniff.WEBP: "image",
+    sniff.GIF: "image",
+    sniff.BMP: "image",
+    sniff.DOCX: "office",
+    sniff.PPTX: "office",
+    sniff.XLSX: "office",
+    sniff.HTML: "web",
+    sniff.EML: "mail",
+    sniff.CSV: "text",
+    sniff.MARKDOWN: "text",
+    sniff.TEXT: "text",
+}
+
+LIKELY = """
+ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id is it ja ko lt lv ms nl nn no pl pt ro ru sk sl sr sv
+sw ta th tr uk ur vi zh
+"""
+
+
+def read(job: Job) -> None:
+    job.media_type = sniff.sniff(job.source, job.filename)
+    guards.check_type(job.source, job.filename, job.media_type, READERS)
+    if job.media_type in sniff.OOXML:
+        guards.check_zip(job.source, job.limits)
+    reader(job.media_type)(job)
+    if job.pages and job.damaged == job.pages:
+        raise DocumentError("document_broken", why="none of its pages could be read")
+    settle(job)
+
+
+def reader(media_type: str) -> Callable[[Job], None]:
+    found: Callable[[Job], None] = import_module(f"{__package__}.{READERS[media_type]}").read
+    return found
+
+
+def settle(job: Job) -> None:
+    """Title and language, when the format did not tell, and a word on documents without text."""
+    text = job.sample.strip()
+    if not any(letter.isalnum() for letter in text):
+        job.facts["no_text"] = True
+    job.title = (job.title or "").strip()[:300] or (job.first_heading or "").strip()[:300] or None
+    asked = job.options.get("language")
+    job.language = (asked if isinstance(asked, str) and asked else job.language) or guess_language(text)
+    if job.language:
+        job.language = job.language.replace("_", "-").split("-")[0].lower()[:3]
+
+
+def guess_language(text: str) -> str | None:
+    """Short texts say little, and rare languages are mostly wrong guesses."""
+    letters = sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha())
+    if letters < 24:
+        return None
+    import py3langid
+
+    py3langid.set_languages(LIKELY.split())
+    language: str = py3langid.classify(text)[0]
+    return language

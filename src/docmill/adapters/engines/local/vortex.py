@@ -1,0 +1,62 @@
+"""docvortex, the one door to it. Its own page cropping starts processes; we crop ourselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+DETAILS = re.compile(r"<details>\s*<summary>[^<]*</summary>\s*(.*?)\s*</details>", re.DOTALL)
+
+
+def analyse(data: bytes) -> Any:
+    """The pages of a PDF as docvortex sees them; figures are boxes without pictures."""
+    from docvortex.analyzers.native import models
+    from docvortex.api import postprocess
+    from docvortex.document.pdf._document import PDFDocument
+    from docvortex.document.pdf.visuals import _prepare_page_visual_blocks
+    from docvortex.schema import DocumentMetadata, ModelJson, Producer
+
+    document = PDFDocument(data)
+    try:
+        pages = models.PdfModel().predict(document)
+        for page in pages:
+            _prepare_page_visual_blocks(page)
+    finally:
+        document.close()
+    metadata = DocumentMetadata(file_suffix="pdf", producer=Producer(name="docmill", version="1"))
+    return postprocess(ModelJson(pages=pages, page_index_map=[], metadata=metadata)).middle_json
+
+
+def render(middle: Any, page: Any, image: Callable[[Any], str] | None = None) -> str:
+    """One page's Markdown. Text that the parser hid inside pictures stays visible."""
+    from docvortex.render.api import render as render_document
+    from docvortex.render.contracts import MarkdownRenderOptions, RenderFormat
+
+    alone = middle.model_copy(update={"pages": [page], "is_full_document": False})
+    options = MarkdownRenderOptions(image_renderer=image)
+    markdown: str = render_document(alone, RenderFormat.MARKDOWN, options=options)
+    return DETAILS.sub(r"\1", markdown)
+
+
+def tables(page: Any) -> Iterator[tuple[Any, str]]:
+    """The page's tables with their HTML."""
+    for block in page.blocks:
+        if block.type == "table":
+            for child in block.content:
+                if child.type == "table_body" and child.content.strip():
+                    yield block, child.content
+
+
+def table_anchor(middle: Any, page: Any, block: Any) -> str:
+    """The first line of the table's Markdown, to find its place in the page."""
+    alone = page.model_copy(update={"blocks": [block]})
+    return render(middle, alone).strip().split("\n", 1)[0]
+
+
+def caption(block: Any) -> str:
+    """What stands under the figure."""
+    for child in block.content if isinstance(block.content, list) else ():
+        if str(child.type).endswith("caption") and isinstance(child.content, list):
+            return " ".join(str(getattr(span, "content", "")) for span in child.content)
+    return ""

@@ -1,0 +1,84 @@
+"""HTML pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from docmill.core.errors import DocumentError
+
+from . import sniff
+from .job import Job
+from .markdown import disarm, html_table, image_link, pipe_tables, tidy
+
+DATA_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?data:([\w/+.-]*)((?:;[\w=-]+)*),([^)\s>]*)>?(?:\s+\"[^\"]*\")?\)")
+META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+LANG = re.compile(r"<html[^>]+\blang\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+DEEPEST = 400
+
+
+def read(job: Job) -> None:
+    html = decode(job.source.read_bytes())
+    job.title = title_of(html)
+    if found := LANG.search(html[:4096]):
+        job.language = found[1]
+    job.add_page(0, convert(job, html, page=0))
+    job.progress(1, 1)
+
+
+def decode(data: bytes) -> str:
+    declared = META_CHARSET.search(data[:4096])
+    names = [sniff.charset(data), declared[1].decode() if declared else None, "cp1252"]
+    if names[0] == "cp1252" and names[1]:
+        names.reverse()
+        names = [names[1], *names]
+    for name in filter(None, names):
+        try:
+            return data.decode(name)
+        except (LookupError, UnicodeDecodeError):
+            continue
+    return data.decode("utf-8", "replace")
+
+
+def title_of(html: str) -> str | None:
+    from html import unescape
+
+    found = TITLE.search(html[:65536])
+    return " ".join(unescape(found[1]).split()) if found else None
+
+
+def convert(job: Job, html: str, page: int) -> str:
+    """Markdown of the page; images that came inside it become figures, others stay links."""
+    from html_to_markdown import ConversionOptions
+    from html_to_markdown import convert as to_markdown
+
+    options = ConversionOptions(
+        extract_metadata=False,
+        bullets="-",
+        strip_tags=["script", "style", "noscript", "template", "iframe", "object"],
+        max_depth=DEEPEST,
+        br_in_tables=True,
+    )
+    try:
+        result: Any = to_markdown(html, options)
+    except Exception as error:
+        raise DocumentError("document_broken", why="not readable as HTML") from error
+    markdown = DATA_IMAGE.sub(lambda found: keep_image(job, found, page), result.content or "")
+    markdown = tidy(disarm(markdown))
+    for line, cells in pipe_tables(markdown):
+        job.add_table(html_table(cells), page, anchor=line)
+    return markdown
+
+
+def keep_image(job: Job, found: re.Match[str], page: int) -> str:
+    caption, _, parameters, payload = found.groups()
+    try:
+        data = base64.b64decode(payload) if ";base64" in parameters else unquote_to_bytes(payload)
+    except (binascii.Error, ValueError):
+        data = b""
+    name = job.add_image(data, page) if data else None
+    return image_link(name, caption) if name else f"*{caption}*" if caption else ""

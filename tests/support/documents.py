@@ -1,0 +1,306 @@
+"""Makes the documents that tests need: no binary samples in the repository, nothing from the network."""
+
+from __future__ import annotations
+
+import csv
+import io
+import struct
+import zipfile
+import zlib
+from email.message import EmailMessage
+from pathlib import Path
+
+ENGLISH = "The quarterly report describes how the harbour grew during the last year and what it cost."
+GERMAN = "Die Straßenbrücke über den Fluss wurde größer gebaut, weil die Häuser dahinter schöner aussehen sollten."
+CHINESE = "本页介绍服务账号的工作原理和使用场景以及相关限制"
+ROWS = [["Port", "Ships", "Tonnes"], ["Hamburg", "120", "4500"], ["Bremen", "80", "2100"], ["Kiel", "35", "900"]]
+
+
+def png(width: int = 120, height: int = 80, colour: str = "teal") -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), colour).save(out, "PNG")
+    return out.getvalue()
+
+
+def pdf(path: Path, pages: int = 1, *, text: str = ENGLISH, encrypt: str | None = None) -> Path:
+    """Plain pages with a heading and paragraphs."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(path), encrypt=encrypt)
+    canvas.setTitle("Harbour report")
+    for number in range(1, pages + 1):
+        canvas.setFont("Helvetica-Bold", 20)
+        canvas.drawString(72, 770, f"Chapter {number}")
+        canvas.setFont("Helvetica", 11)
+        for line in range(12):
+            canvas.drawString(72, 730 - 16 * line, f"{text[:80]} ({number}.{line})")
+        canvas.showPage()
+    canvas.save()
+    return path
+
+
+def pdf_rich(path: Path) -> Path:
+    """Page 1: text, picture, ruled table. Page 2: two columns. Page 3: turned by 90 degrees, with a picture."""
+    from reportlab.lib.utils import ImageReader
+    from reportlab.pdfgen.canvas import Canvas
+    from reportlab.platypus import Table
+
+    canvas = Canvas(str(path), pagesize=(595, 842))
+    picture = ImageReader(io.BytesIO(picture_bytes()))
+    canvas.setFont("Helvetica-Bold", 20)
+    canvas.drawString(72, 770, "Ships and Ports")
+    canvas.setFont("Helvetica", 11)
+    for line in range(5):
+        canvas.drawString(72, 730 - 16 * line, f"{ENGLISH[:75]} {line}")
+    canvas.drawImage(picture, 72, 450, 200, 150)
+    canvas.drawString(72, 432, "Figure 1: The harbour from above")
+    table = Table(ROWS, colWidths=100, style=[("GRID", (0, 0), (-1, -1), 1, "black")])
+    table.wrapOn(canvas, 400, 200)
+    table.drawOn(canvas, 72, 300)
+    canvas.showPage()
+    canvas.setFont("Helvetica", 10)
+    for line in range(30):
+        canvas.drawString(60, 760 - 14 * line, f"left{line:02d} alpha beta gamma delta epsilon")
+        canvas.drawString(320, 760 - 14 * line, f"right{line:02d} one two three four five six")
+    canvas.showPage()
+    canvas.setPageRotation(90)
+    # Displayed, the page lies on its side: what is drawn at the right edge, reading upwards, is its top.
+    canvas.setFont("Helvetica", 12)
+    canvas.saveState()
+    canvas.translate(60, 60)
+    canvas.rotate(90)
+    for line in range(6):
+        canvas.drawString(0, -20 * line, f"turned line {line} of the page that lies on its side")
+    canvas.restoreState()
+    canvas.drawImage(picture, 380, 60, 150, 200)
+    canvas.showPage()
+    canvas.save()
+    return path
+
+
+def picture_bytes() -> bytes:
+    """A picture that no parser takes for a line or a background."""
+    from PIL import Image, ImageDraw
+
+    image = Image.effect_noise((200, 150), 80).convert("RGB")
+    draw = ImageDraw.Draw(image)
+    draw.ellipse((40, 30, 160, 120), fill="orange")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def pdf_chinese(path: Path) -> Path:
+    from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+    from reportlab.pdfbase.pdfmetrics import registerFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    registerFont(UnicodeCIDFont("STSong-Light"))
+    canvas = Canvas(str(path))
+    canvas.setFont("STSong-Light", 14)
+    for line in range(6):
+        canvas.drawString(72, 760 - 22 * line, CHINESE)
+    canvas.save()
+    return path
+
+
+def text_image(lines: list[str], *, dpi: int = 130) -> bytes:
+    """A PNG of text, drawn by reportlab and PDFium: no system font is needed."""
+    import pypdfium2
+    from reportlab.pdfgen.canvas import Canvas
+
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(420, 30 + 30 * len(lines)))
+    canvas.setFont("Helvetica", 15)
+    for number, line in enumerate(lines):
+        canvas.drawString(20, 30 * (len(lines) - number) - 5, line)
+    canvas.save()
+    document = pypdfium2.PdfDocument(out.getvalue())
+    image = document[0].render(scale=dpi / 72).to_pil().convert("RGB")
+    document.close()
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def image(path: Path, lines: list[str], kind: str, frames: int = 1) -> Path:
+    from PIL import Image
+
+    pictures = [Image.open(io.BytesIO(text_image(lines))) for _ in range(frames)]
+    more = {"save_all": True, "append_images": pictures[1:]} if frames > 1 else {}
+    pictures[0].save(path, kind, **more)
+    return path
+
+
+def pdf_scan(path: Path, lines: list[str]) -> Path:
+    """A page that is nothing but a picture of text."""
+    from reportlab.lib.utils import ImageReader
+    from reportlab.pdfgen.canvas import Canvas
+
+    picture = ImageReader(io.BytesIO(text_image(lines)))
+    width, height = picture.getSize()
+    canvas = Canvas(str(path), pagesize=(420, 420 * height / width))
+    canvas.drawImage(picture, 0, 0, 420, 420 * height / width)
+    canvas.save()
+    return path
+
+
+def docx(path: Path) -> Path:
+    from docx import Document
+
+    document = Document()
+    document.core_properties.title = "Harbour minutes"
+    document.add_heading("Minutes", 1)
+    document.add_paragraph(ENGLISH)
+    document.add_paragraph("first point", style="List Bullet")
+    document.add_paragraph("second point", style="List Bullet")
+    table = document.add_table(rows=0, cols=3)
+    for row in ROWS:
+        for cell, value in zip(table.add_row().cells, row, strict=True):
+            cell.text = value
+    document.add_picture(io.BytesIO(picture_bytes()))
+    document.add_paragraph(GERMAN)
+    document.save(str(path))
+    return path
+
+
+def pptx(path: Path) -> Path:
+    from pptx import Presentation
+    from pptx.util import Inches
+
+    deck = Presentation()
+    for number in (1, 2):
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = f"Slide {number}"
+        slide.placeholders[1].text = f"{ENGLISH}\nPoint {number}"
+    slide.shapes.add_picture(io.BytesIO(picture_bytes()), Inches(1), Inches(4))
+    deck.save(str(path))
+    return path
+
+
+def xlsx(path: Path) -> Path:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.title = "Ports"
+    for row in ROWS:
+        book.active.append(row)
+    other = book.create_sheet("People")
+    other.append(["Name", "Role"])
+    other.append(["Änne", "Kapitänin"])
+    book.save(str(path))
+    return path
+
+
+def html(path: Path) -> Path:
+    import base64
+
+    cells = "".join("<tr>" + "".join(f"<td>{value}</td>" for value in row) + "</tr>" for row in ROWS)
+    inline = base64.b64encode(png()).decode()
+    path.write_text(
+        f"""<!doctype html><html lang="de"><head><title>Der Hafen</title><style>p {{ color: red }}</style>
+        <script>steal()</script></head><body><h1>Hafen</h1><p>{GERMAN}</p><ul><li>eins</li><li>zwei</li></ul>
+        <table>{cells}</table><img alt="Kai" src="data:image/png;base64,{inline}">
+        <img alt="fern" src="https://example.org/x.png"><a href="javascript:steal()">klick</a></body></html>""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def eml(path: Path) -> Path:
+    message = EmailMessage()
+    message["From"] = "Änne Müller <a@example.org>"
+    message["To"] = "b@example.org"
+    message["Subject"] = "Der neue Kai"
+    message["Date"] = "Fri, 01 May 2026 10:00:00 +0200"
+    message.set_content(GERMAN)
+    message.add_alternative(f'<h2>Kai</h2><p>{GERMAN}</p><img alt="Bild" src="cid:pic1">', subtype="html")
+    message.get_payload()[1].add_related(png(), "image", "png", cid="<pic1>")
+    message.add_attachment(b"%PDF-1.4 x", maintype="application", subtype="pdf", filename="plan.pdf")
+    path.write_bytes(message.as_bytes())
+    return path
+
+
+def csv_file(path: Path, rows: list[list[str]] = ROWS, delimiter: str = ";") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    return path
+
+
+def png_bomb(path: Path, side: int = 50_000) -> Path:
+    """A header that promises side x side pixels, in a few bytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+    return path
+
+
+def zip_bomb_docx(path: Path, megabytes: int = 64) -> Path:
+    docx(path)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/padding.bin", b"\0" * (megabytes << 20))
+    return path
+
+
+def overlapping_docx(path: Path) -> Path:
+    """Two names in the table of contents for the same bytes."""
+    docx(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("word/one.bin", b"x" * 100_000)
+        first = archive.getinfo("word/one.bin")
+        twin = zipfile.ZipInfo("word/one.bin")
+        for name in ("header_offset", "compress_size", "file_size", "CRC", "compress_type", "flag_bits", "date_time"):
+            setattr(twin, name, getattr(first, name))
+        archive.filelist.append(twin)
+        archive._didModify = True  # type: ignore[attr-defined]
+    return path
+
+
+def xml_bomb_docx(path: Path) -> Path:
+    """A document whose entities would grow a billionfold."""
+    entities = '<!ENTITY a0 "ha">' + "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
+    body = f'<?xml version="1.0"?><!DOCTYPE w [{entities}]><w>&a9;</w>'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", body)
+    return path
+
+
+def encrypted_office(path: Path) -> Path:
+    """Looks like what Word writes when a password is set."""
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 1000 + "EncryptedPackage".encode("utf-16-le"))
+    return path
+
+
+def pdf_with_many_pages(path: Path, pages: int = 1_000_000) -> Path:
+    """A page tree that uses the same page again and again: few bytes, very many pages."""
+    fan = 100
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count %d /Kids [%s] >>"]
+    levels = [pages, pages // fan, pages // fan**2]
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
+    for depth, count in enumerate(levels):
+        kid = depth + 3
+        objects.append(b"<< /Type /Pages /Count %d /Kids [%s] >>" % (count, b" ".join([b"%d 0 R" % kid] * fan)))
+    objects.append(b"<< /Type /Page /MediaBox [0 0 10 10] >>")
+    path.write_bytes(assemble_pdf(objects))
+    return path
+
+
+def assemble_pdf(objects: list[bytes]) -> bytes:
+    """A PDF of these objects, numbered from 1; the first is the catalogue."""
+    out = bytearray(b"%PDF-1.4\n")
+    offsets = []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
+    return bytes(out)
