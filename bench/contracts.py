@@ -365,7 +365,7 @@ def blobs(mebibytes: int, goal: float | None, slices: int) -> list[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer slices")
-    slices = 8 if parser.parse_args().quick else 40
+    slices = 12 if parser.parse_args().quick else 40
     rows = [
         *documents("ascii", 0.42, slices),
         *documents("non-ascii", 0.30, slices),

@@ -62,7 +62,7 @@ BLOBS: dict[str, type[FileBlob] | type[InlineBlob] | type[ExternalBlob]] = {
 }
 
 
-class _ByType:
+class ByType:
     """Chooses the variant by `type`, so that errors are placed where the data has them, without the variant's name."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -95,7 +95,7 @@ def _variant(raw: object) -> Blob:
     return BLOBS[tag].model_validate(raw)
 
 
-BlobLocator = Annotated[Blob, _ByType()]
+BlobLocator = Annotated[Blob, ByType()]
 
 
 def checksum_faults(owner: str, view: Any) -> Iterable[Fault]:

@@ -53,7 +53,7 @@ class DocumentMeta(Contract):
     external_ref: ExternalRef = Field(default_factory=dict, description="Ids of the document in other systems")
 
 
-class _EachAsset:
+class EachAsset:
     """A list whose null counts as absent, like every optional field."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -72,7 +72,7 @@ class NormalizedDocument(Contract):
     checksum: Checksum
     created_at: CreatedAt
     source: Source = None
-    assets: Annotated[list[Asset], _EachAsset()] = Field(default_factory=list)
+    assets: Annotated[list[Asset], EachAsset()] = Field(default_factory=list)
 
     @classmethod
     def relations(cls, view: Any, mode: Mode) -> Iterable[Fault]:

@@ -158,10 +158,14 @@ def _uri(raw: object) -> str:
     raise error("uri_empty")
 
 
+def is_digest(text: str) -> bool:
+    return _sha256.fullmatch(text) is not None
+
+
 def digest(code: str) -> Rule:
     def explain(raw: object) -> str:
         value = string(raw)
-        if not _sha256.fullmatch(value):
+        if not is_digest(value):
             raise error(code, value=shown(value))
         return value
 

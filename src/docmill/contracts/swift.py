@@ -14,9 +14,9 @@ from pydantic_core import core_schema as core
 
 from .asset import Asset, AssetRef
 from .base import Contract
-from .blob import BLOBS, Blob, InlineBlob, _ByType
-from .document import DocumentMeta, DocumentRef, NormalizedDocument, _EachAsset
-from .fields import TEXT_LIMITS, Rule
+from .blob import BLOBS, Blob, ByType, FileBlob, InlineBlob
+from .document import DocumentMeta, DocumentRef, EachAsset, NormalizedDocument
+from .fields import TEXT_LIMITS, Rule, is_digest
 from .mode import Mode
 from .payload import Broken, decoded_digest, decoded_size
 from .text import cut
@@ -44,11 +44,12 @@ def _marked(marker: object) -> CoreSchema | None:
     match marker:
         case Rule():
             return marker.fast
-        case _ByType():
+        case ByType():
             return _BLOB
-        case _EachAsset():
+        case EachAsset():
             # An asset's tenant and workflow must equal the document's, which are judged already.
-            return core.list_schema(_model(Asset, ref=_model(AssetRef, tenant_id=_TEXT, workflow_id=_TEXT), blob=_BLOB))
+            ref = _model(AssetRef, tenant_id=_TEXT, workflow_id=_TEXT)
+            return core.list_schema(_model(Asset, ref=ref, blob=_ASSET_BLOB))
     return None
 
 
@@ -62,6 +63,9 @@ def _typed(annotation: Any) -> CoreSchema:
 
 
 _BLOB: CoreSchema = core.tagged_union_schema({tag: _model(cls) for tag, cls in BLOBS.items()}, "type")
+# The digest of an asset's blob is mostly its checksum, which is judged already.
+_FILE = _model(FileBlob, sha256=_TEXT)
+_ASSET_BLOB: CoreSchema = core.tagged_union_schema({**_BLOB["choices"], "file": _FILE}, "type")
 
 
 def _validator(schema: CoreSchema) -> SchemaValidator:
@@ -111,7 +115,8 @@ def _asset_holds(asset: Asset, mode: Mode, lifted: Lifted) -> bool:
     for name, limit in _TEXTS:
         if (text := parts[name]) and not (text.isascii() and len(text) <= limit and "\0" not in text):
             parts[name] = cut(text, limit)
-    return not mode.strict or blob.sha256 == parts["checksum"]
+    digest = blob.sha256
+    return digest == parts["checksum"] or not (mode.strict or (digest is not None and not is_digest(digest)))
 
 
 _TEXTS = tuple(TEXT_LIMITS.items())
@@ -144,7 +149,7 @@ _SWIFT: dict[str, tuple[SchemaValidator, Holds]] = {
     "document-meta": (_validator(_model(DocumentMeta)), lambda meta, _mode, _lifted: _meta_holds(meta)),
     "blob": (_validator(_BLOB), _blob_holds),
     "asset-ref": (_validator(_model(AssetRef)), lambda _value, _mode, _lifted: True),
-    "asset": (_validator(_model(Asset)), _asset_holds),
+    "asset": (_validator(_model(Asset, blob=_ASSET_BLOB)), _asset_holds),
     "document": (_validator(_model(NormalizedDocument)), _document_holds),
 }
 

@@ -119,11 +119,14 @@ def test_a_uuid_is_trimmed_and_may_be_an_object():
     assert number == AssetRef(**{**ASSET_REF, "asset_id": number}).asset_id
 
 
-@pytest.mark.parametrize("digest", ["A" * 64, "a" * 63, "a" * 65, "g" * 64, "a" * 64 + "\n", " " + "a" * 64, "ａ" * 64])
+@pytest.mark.parametrize(
+    "digest", ["A" * 64, "a" * 63, "a" * 65, "g" * 64, "a" * 64 + "\n", " " + "a" * 64, "ａ" * 64, ""]
+)
 def test_a_digest_is_64_lower_case_hex_digits_and_nothing_else(digest):
     assert ["sha256_invalid"] == codes("blob", {**FILE_BLOB, "sha256": digest})
     assert ["sha256_invalid"] == codes("blob", {**EXTERNAL_BLOB, "sha256": digest})
     assert ["checksum_invalid"] == codes("asset", {**ASSET, "checksum": digest})
+    assert ["sha256_invalid"] == codes("document", changed(WHOLE_DOCUMENT, "assets.0.blob.sha256", digest))
 
 
 def test_a_media_type_is_lower_cased():
