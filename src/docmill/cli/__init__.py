@@ -11,6 +11,21 @@ from docmill import __version__
 
 # name -> (module:attribute, help line). The line stands here so that `--help` needs no import.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "convert": ("docmill.cli.convert:convert", "Turn files and folders into twins, without a server."),
+    "serve": ("docmill.cli.serve:serve", "Run the service: HTTP API and workers in one process."),
+    "demo": ("docmill.cli.demo:demo", "Show a run from end to end on the sample documents."),
+    "submit": ("docmill.cli.submit:submit", "Send files to the service."),
+    "tasks": ("docmill.cli.tasks:tasks", "List, show, follow, cancel, retry and mount tasks."),
+    "watch": ("docmill.cli.tasks:watch", "Follow a task to its end; the same as tasks follow."),
+    "cancel": ("docmill.cli.tasks:cancel", "Cancel a task; the same as tasks cancel."),
+    "retry": ("docmill.cli.tasks:retry", "Run a finished task again; the same as tasks retry."),
+    "rules": ("docmill.cli.rules:rules", "List, show, add, replace and remove rules."),
+    "tables": ("docmill.cli.tables:tables", "List, show, add and remove tables, into which results are mounted."),
+    "docs": ("docmill.cli.documents:docs", "List, show, fetch and delete stored documents."),
+    "assets": ("docmill.cli.documents:assets", "List, show and fetch the images and tables of a document."),
+    "keys": ("docmill.cli.keys:keys", "Create, list and revoke API keys."),
+    "db": ("docmill.cli.db:db", "Check and upgrade the database."),
+    "doctor": ("docmill.cli.doctor:doctor", "Look for what would keep docmill from working."),
     "check": ("docmill.cli.check:check", "Check documents, assets and blobs against their contracts."),
     "schema": ("docmill.cli.schema:schema", "Print the JSON Schema of a contract."),
     "explain": ("docmill.cli.explain:explain", "Say what an error code means and what to do next."),

@@ -1,0 +1,206 @@
+"""`docmill doctor`: look for what would keep docmill from working, and say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+from uuid import uuid4
+
+import click
+
+from docmill import __version__
+from docmill.cli.api import url_option
+from docmill.cli.failure import EXIT_FAILED
+from docmill.cli.keys import data_option, json_option
+from docmill.cli.output import Out, printable, standard_output
+from docmill.core.errors import DocmillError
+
+if TYPE_CHECKING:
+    from docmill.settings import Settings
+
+GB = 1024**3
+ENOUGH = 2 * GB
+LEAST = GB // 4
+PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
+OPTIONAL = ("asyncpg",)
+FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    next_step: str = ""
+
+
+@click.command(epilog="Exit codes: 0 nothing fails (warnings may remain), 1 something fails.")
+@data_option
+@url_option
+@json_option
+def doctor(data: Path | None, url: str, as_json: bool) -> None:
+    """Look for what would keep docmill from working, and say what to do about it."""
+    with standard_output() as out:
+        found = asyncio.run(_examine(data, url, out, as_json=as_json))
+        if as_json:
+            good = all(one.status != "fail" for one in found)
+            out.json({"ok": good, "checks": [asdict(one) for one in found]})
+    raise SystemExit(EXIT_FAILED if any(one.status == "fail" for one in found) else 0)
+
+
+async def _examine(data: Path | None, url: str, out: Out, *, as_json: bool) -> list[Finding]:
+    found = []
+    async for one in findings(data, url):
+        found.append(one)
+        if not as_json:
+            word = out.style(f"{one.status:<4}", fg=COLOURS[one.status])
+            out.line(f"{word}  {one.name:<9}  {printable(one.detail)}")
+            if one.next_step:
+                out.line(f"{'':<17}{printable(one.next_step)}")
+            out.flush()
+    return found
+
+
+async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
+    from docmill import settings
+
+    yield python()
+    yield packages()
+    try:
+        chosen = settings.load(data=data)
+    except DocmillError as error:
+        yield Finding("settings", "fail", f"{error.code}: {error.message}", "Mend it and run this again.")
+        return
+    yield Finding("settings", "ok", f"data in {chosen.data}, {chosen.jobs} documents at once")
+    yield folder(chosen)
+    yield await database(chosen)
+    async for one in engine(chosen):
+        yield one
+    yield models()
+    yield fonts()
+    yield await service(url)
+
+
+def python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+
+
+def packages() -> Finding:
+    try:
+        known = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    except PackageNotFoundError as missing:
+        return Finding("packages", "fail", f"{missing.name} is not installed", "Install docmill again.")
+    more = "".join(f", {name} {version(name)}" for name in OPTIONAL if find_spec(name))
+    return Finding("packages", "ok", f"docmill {__version__}, {known}{more}")
+
+
+def folder(chosen: Settings) -> Finding:
+    """Writable, and with room."""
+    there = chosen.data.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding("data", "fail", f"{there} cannot be written", "Choose another folder with --data.")
+    free = shutil.disk_usage(there).free
+    told = f"{chosen.data}: {free / GB:.1f} GB free"
+    if free < LEAST:
+        return Finding("data", "fail", told, "Make room, or choose another folder with --data.")
+    if free < ENOUGH:
+        return Finding("data", "warn", told, "Make room soon: uploads and artifacts need it.")
+    return Finding("data", "ok", told if chosen.data.exists() else f"{told}; the folder will be created")
+
+
+async def database(chosen: Settings) -> Finding:
+    from docmill import compose
+    from docmill.adapters.sql.migrate import pending
+
+    kind = "PostgreSQL" if chosen.database_url else "SQLite"
+    if not chosen.database_url and not (chosen.data / "docmill.db").exists():
+        return Finding("database", "ok", "SQLite; it will be created at the first start")
+    try:
+        opened = compose.open_database(chosen)
+        try:
+            async with asyncio.timeout(10):
+                missing = await pending(opened)
+        finally:
+            await opened.close()
+    except DocmillError as error:
+        return Finding("database", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
+    except Exception as error:
+        return Finding("database", "fail", f"{kind}: {type(error).__name__}: {error}", "Is the address right?")
+    if missing:
+        return Finding("database", "warn", f"{kind}: {len(missing)} migrations to apply", "docmill db upgrade")
+    return Finding("database", "ok", f"{kind}, newest schema")
+
+
+async def engine(chosen: Settings) -> AsyncIterator[Finding]:
+    """Parse a small text the way a document is parsed: in a confined child process."""
+    from docmill import compose
+    from docmill.ports import Work
+
+    local = compose.local_engine(chosen)
+    began = perf_counter()
+    try:
+        with tempfile.TemporaryDirectory(prefix="docmill-doctor-") as scratch:
+            source = Path(scratch) / "hello.txt"
+            source.write_text("Hello from the doctor.\n", "utf-8")
+            work = Work(0, uuid4(), source, source.name, Path(scratch), {})
+            parsed = await local.start(work, lambda _done, _total: None)
+        facts = getattr(parsed, "facts", {})
+    except DocmillError as error:
+        yield Finding("engine", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
+        return
+    finally:
+        await local.close()
+    yield Finding("engine", "ok", f"local, a text parsed in {perf_counter() - began:.1f} s")
+    network = facts.get("isolation", {}).get("network", "unknown")
+    if network in ("not confined", "unknown"):
+        step = "Allow user namespaces, or run docmill in a container without network for its children."
+        yield Finding("isolation", "warn", "parsers can reach the network", step)
+    else:
+        yield Finding("isolation", "ok", f"parsers have no network ({network})")
+
+
+def models() -> Finding:
+    spec = find_spec("rapidocr")
+    there = sorted(Path(spec.origin).parent.rglob("*.onnx")) if spec and spec.origin else []
+    if not there:
+        return Finding("ocr", "fail", "the models of rapidocr are missing", "Install rapidocr again.")
+    return Finding("ocr", "ok", f"{len(there)} models installed")
+
+
+def fonts() -> Finding:
+    kinds = (".ttf", ".otf", ".ttc", ".pfb")
+    some = next((file for root in FONTS if root.is_dir() for file in root.rglob("*") if file.suffix in kinds), None)
+    if some is None:
+        step = "Install some, for example the packages fonts-dejavu and fonts-noto-cjk."
+        return Finding("fonts", "warn", "none installed: pages whose fonts are not embedded look poor as images", step)
+    return Finding("fonts", "ok", "installed")
+
+
+async def service(url: str) -> Finding:
+    import httpx2
+
+    try:
+        async with httpx2.AsyncClient(timeout=5) as client:
+            answer = await client.get(f"{url.rstrip('/')}/ready")
+        word = str(answer.json().get("status"))
+        failing = [f"{name}: {said}" for name, said in answer.json().get("checks", {}).items() if said != "ok"]
+    except (httpx2.HTTPError, httpx2.InvalidURL):
+        return Finding("service", "warn", f"none answers at {url}", "Start one with 'docmill serve' if you want one.")
+    except (ValueError, AttributeError):
+        return Finding("service", "warn", f"what answers at {url} is not docmill", "Say where it is with --url.")
+    if failing:
+        return Finding("service", "fail", f"{url}: {', '.join(failing)}", "Look into the log of the service.")
+    return Finding("service", "ok", f"{url}: {word}")

@@ -1,0 +1,58 @@
+"""How a command ends when something went wrong: a line with the stable code, and an exit code for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from docmill.cli.output import EXIT_USAGE, complain
+from docmill.core.errors import DocmillError
+
+EXIT_FAILED = 1
+"""Something was tried and did not succeed: a document, a task, a check."""
+EXIT_REFUSED = 4
+"""The service answered with an error."""
+EXIT_INTERRUPTED = 130
+
+HINT = "'docmill explain {}' says what it means and what to do next."
+
+
+class Failure(click.ClickException):
+    """An error with a code: the command could not do what was asked."""
+
+    exit_code = EXIT_USAGE
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        complain(f"Error: {self.code}: {self.message}")
+        complain(HINT.format(self.code))
+
+
+class Refused(Failure):
+    """The service said no."""
+
+    exit_code = EXIT_REFUSED
+
+
+class Trouble(click.ClickException):
+    """Something outside of docmill: it has no code, and the message names the way out."""
+
+    exit_code = EXIT_USAGE
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        complain(f"Error: {self.message}")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors of ours end the command with their code."""
+    try:
+        yield
+    except DocmillError as error:
+        raise Failure(error.code, error.message) from error

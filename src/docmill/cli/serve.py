@@ -1,0 +1,71 @@
+"""`docmill serve`: the HTTP API and the workers in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from docmill import __version__
+from docmill.cli.failure import told
+from docmill.cli.output import standard_output
+
+if TYPE_CHECKING:
+    from docmill.settings import Settings
+
+
+@click.command(
+    epilog="Exit codes: 0 stopped by a signal, 2 could not start: a setting, the data folder or the address."
+)
+@click.option("--host", help="Address to serve on; default: 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to serve on; default: 8321; 0 picks a free one.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder; default: .docmill.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Documents at once; default: the number of cores.")
+def serve(host: str | None, port: int | None, data: Path | None, jobs: int | None) -> None:
+    """Run the service until SIGINT or SIGTERM.
+
+    Once it answers, one line with its address is printed to standard output; the log goes to standard error. What is
+    not given here comes from the environment (DOCMILL_HOST, DOCMILL_PORT, DOCMILL_DATA, DOCMILL_JOBS, ...), then from
+    docmill.toml.
+    """
+    with told():
+        from docmill import settings
+
+        run(settings.load(host=host, port=port, data=data, jobs=jobs))
+
+
+def run(chosen: Settings) -> None:
+    import uvloop
+
+    from docmill import compose
+    from docmill.core.errors import Invalid
+    from docmill.http import logs
+
+    as_json = chosen.log_format == "json" or (chosen.log_format == "auto" and not sys.stderr.isatty())
+    logs.configure(json=as_json, level=chosen.log_level)
+
+    def on_ready(address: str) -> None:
+        with standard_output() as out:
+            out.line(f"docmill {__version__} serves {address} (data in {chosen.data})")
+
+    # uvicorn raises a signal again once it has stopped. As SIGINT it ends the loop, and what we opened is closed; the
+    # default of SIGTERM would kill us in the middle of that.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(compose.serve(chosen, on_ready=on_ready))
+    except KeyboardInterrupt:
+        pass
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = f"{chosen.port} is taken. Choose another one, or 0 for a free one."
+            raise Invalid("setting_invalid", name="port", why=why) from error
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) and error.filename is None:
+            raise Invalid("setting_invalid", name="host", why=f"{error.strerror}: {chosen.host}.") from error
+        why = f"{error.strerror or error}: {error.filename or chosen.data}"
+        raise Invalid("setting_invalid", name="data", why=why) from error
