@@ -20,6 +20,7 @@ import pytest
 
 from docmill.adapters.libraries import disk
 from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.core.access import LOCAL, Owner
 from docmill.core.errors import Conflict, Invalid, StageFailed, StorageFull
 from docmill.core.parsed import Figure, Page, Parsed
 from docmill.core.twin import Layout, Twin, parse_manifest, plan_twin
@@ -102,12 +103,7 @@ async def test_a_twin_is_written_beside_its_source(
 
     written = await library.write(shelf, twin, assets)
 
-    assert (shelf / twin.document, (), False, False) == (
-        written.path,
-        written.kept,
-        written.replaced,
-        written.unchanged,
-    )
+    assert (shelf / twin.document, (), True) == (written.path, written.kept, written.replaced)
     assert sorted([twin.manifest_path, *(file.path for file in twin.files)]) == tree(shelf)
     assert_whole(shelf, twin)
 
@@ -136,7 +132,7 @@ async def test_the_same_twin_again_is_left_alone(
 
     again = await library.write(shelf, a_twin(layout=layout, generated_at=AT + timedelta(days=1)), assets)
 
-    assert (True, False) == (again.unchanged, again.replaced)
+    assert again.replaced is False
     assert (before.st_ino, before.st_mtime_ns) == (first.path.stat().st_ino, first.path.stat().st_mtime_ns)
 
 
@@ -329,6 +325,53 @@ async def test_a_bad_asset_fails_and_keeps_the_old_twin(
     assert not [name for name in tree(shelf) if name.startswith(".docmill-")]
 
 
+ANNA, OTHER_ANNA, BOB = Owner("acme", "anna"), Owner("zeta", "anna"), Owner("acme", "bob|1")
+
+
+async def test_an_original_is_laid_beside_its_twin_once(library: DiskLibrary, tmp_path: Path) -> None:
+    source, other = tmp_path / "upload", tmp_path / "other"
+    source.write_bytes(b"original")
+    other.write_bytes(b"other")
+    folder = library.folder(ANNA, 7, 42, "")
+
+    await asyncio.gather(*(library.keep_original(folder, "报告.pdf", source) for _ in range(5)))
+
+    assert b"original" == (folder / "报告.pdf").read_bytes()
+    assert ["报告.pdf"] == tree(folder)
+    with pytest.raises(Invalid) as caught:
+        await library.keep_original(folder, "报告.pdf", other)
+    assert "twin_target_invalid" == caught.value.code
+    assert b"original" == (folder / "报告.pdf").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
+async def test_an_original_s_name_is_one_name(library: DiskLibrary, tmp_path: Path, name: str) -> None:
+    with pytest.raises(Invalid):
+        await library.keep_original(library.folder(ANNA, 7, 42, ""), name, tmp_path / "upload")
+
+
+def test_users_have_folders_of_their_own(library: DiskLibrary, tmp_path: Path) -> None:
+    wishes = ["", "reports", "a/b c/ü"]
+
+    folders = [library.folder(who, 1, 2, wish) for who in (ANNA, OTHER_ANNA, BOB) for wish in wishes]
+
+    assert 9 == len(set(folders))
+    assert tmp_path / "acme" / "anna" / "reports" == folders[1]
+    assert tmp_path / "acme" / "bob%7C1" / "1" / "2" == folders[6]
+    assert tmp_path / "reports" == library.folder(LOCAL.owner, 1, 2, "reports")
+    assert folders[1] == library.folder(ANNA, 1, 2, str(folders[1]))
+
+
+@pytest.mark.parametrize("wanted", ["..", "a/../../x", "/etc", "/", "a\0", "a\nb"])
+def test_nobody_leaves_their_folder(library: DiskLibrary, tmp_path: Path, wanted: str) -> None:
+    for who in (ANNA, LOCAL.owner):
+        with pytest.raises(Invalid) as caught:
+            library.folder(who, 1, 2, wanted)
+        assert "twin_target_invalid" == caught.value.code
+    with pytest.raises(Invalid):
+        library.folder(ANNA, 1, 2, str(tmp_path / "acme" / "bob"))
+
+
 # The rest concerns disks.
 
 
@@ -371,6 +414,20 @@ async def test_a_file_in_the_way_is_refused(library: DiskLibrary, shelf: Path, a
         await library.write(shelf, a_twin(), assets, force=True)
 
     assert "mine" == (shelf / "_report.pdf").read_text()
+
+
+async def test_a_planted_link_does_not_take_an_original_away(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (root / "acme").symlink_to(outside)
+    (tmp_path / "upload").write_bytes(b"x")
+    library = DiskLibrary((root,))
+
+    with pytest.raises(Invalid):
+        await library.keep_original(library.folder(ANNA, 1, 2, ""), "a.pdf", tmp_path / "upload")
+
+    assert [] == tree(outside)
 
 
 @pytest.mark.parametrize("target", ["outside", "link", "missing", "allowed/../outside"])

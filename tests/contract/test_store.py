@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from docmill.adapters.stores.local import CHUNK, LocalStore, key_of, place_of
 from docmill.core.errors import BadRequest, NotFound, StageFailed, TooLarge
 from docmill.core.keys import check_key
-from docmill.store_port import Store
+from docmill.ports import Store
 
 pytestmark = pytest.mark.anyio
 

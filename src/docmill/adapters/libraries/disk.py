@@ -28,8 +28,21 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, TypeVar
 
+from docmill.core.access import LOCAL, Owner
 from docmill.core.errors import Conflict, DocmillError, Invalid, StageFailed, StorageFull
-from docmill.core.twin import Layout, Manifest, Twin, TwinFile, drifted, is_twin_path, parse_manifest, twin_folders
+from docmill.core.keys import user_segment
+from docmill.core.twin import (
+    Layout,
+    Manifest,
+    Twin,
+    TwinFile,
+    drifted,
+    is_twin_path,
+    parse_manifest,
+    shortened,
+    twin_folders,
+)
+from docmill.ports import Written
 
 T = TypeVar("T")
 
@@ -49,18 +62,6 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    path: Path
-    """The main Markdown file."""
-    kept: tuple[str, ...] = ()
-    """What people had added to the twin's folder and was carried over."""
-    replaced: bool = False
-    """Whether an older twin gave way."""
-    unchanged: bool = False
-    """The very same twin was there already; nothing was written."""
-
-
 class DiskLibrary:
     """Writes twins into folders below the allowed roots, or anywhere if there are none."""
 
@@ -69,15 +70,37 @@ class DiskLibrary:
         # Its own threads: waiting for another process's lock must not hold up anybody else.
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="library")
 
-    async def write(self, source_dir: Path, twin: Twin, assets: Assets, *, force: bool = False) -> Written:
-        """Put the twin beside its source.
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Path:
+        """Where a task's twin goes. Users have folders of their own; the one user without an account has it all.
+
+        *wanted* is relative to the user's folder, or an absolute path inside it. Nothing: a folder of the task.
+        """
+        if not self._roots:
+            raise Invalid("twin_target_invalid", why="there is no library")
+        mine = () if who == LOCAL.owner else (user_segment(who.tenant), user_segment(who.user))
+        if not wanted:
+            return self._roots[0].joinpath(*mine, str(project_id), str(task_id))
+        if ".." in Path(wanted).parts or not wanted.isprintable():
+            raise Invalid("twin_target_invalid", why="it has '..' or control characters")
+        for root in self._roots:
+            inside = root.joinpath(*mine)
+            if (inside / wanted).is_relative_to(inside):
+                return inside / wanted
+        raise Invalid("twin_target_invalid", why="it lies outside the library")
+
+    async def keep_original(self, folder: Path, name: str, source: Path) -> None:
+        """Lay the original into the folder, which is made if need be. The same file there already is fine."""
+        await self._run(lambda: self._keep_original(folder, shortened(name), source))
+
+    async def write(self, folder: Path, twin: Twin, assets: Assets, *, force: bool = False) -> Written:
+        """Put the twin into the folder, beside its source.
 
         Conflict `twin_drift` if a person edited the one that is there and *force* is not set; Invalid
         `twin_target_invalid` for a folder that is not allowed; StageFailed `twin_failed`, StorageFull `storage_full`.
         A cancelled caller still waits for the write to end.
         """
         asset = assets if callable(assets) else assets.__getitem__
-        return await self._run(lambda: self._write(source_dir, twin, asset, force=force))
+        return await self._run(lambda: self._write(folder, twin, asset, force=force))
 
     async def read_manifest(self, source: Path, layout: Layout, language: str | None = None) -> Manifest | None:
         """The manifest of the source's twin, if one is there with all its files; of several languages the newest."""
@@ -103,19 +126,28 @@ class DiskLibrary:
             future.exception()
             raise
 
-    def _write(self, source_dir: Path, twin: Twin, asset: Callable[[str], Path], *, force: bool) -> Written:
-        with self._opened(source_dir) as (where, real), _locked(where) as alone:
+    def _keep_original(self, folder: Path, name: str, source: Path) -> None:
+        if not is_twin_path(name) or "/" in name:
+            raise Invalid("twin_target_invalid", why="the original's name is not a file name")
+        with self._opened(folder, create=True) as (where, _), _locked(where):
+            if _kind(where, name) is None:
+                _lay_down(where, name, source)
+            elif _hash_of(where, name) != _digest(source):
+                raise Invalid("twin_target_invalid", why=f"another '{name}' lies there")
+
+    def _write(self, folder: Path, twin: Twin, asset: Callable[[str], Path], *, force: bool) -> Written:
+        with self._opened(folder) as (where, real), _locked(where) as alone:
             _clear_workshops(where, LEFTOVER_AGE if not alone else 0)
             twin = _choose(where, twin)
             there = _survey(where, twin)
             if there.drift and not force:
                 raise Conflict("twin_drift", path=str(real / there.drift[0]))
             if there.is_same(twin):
-                return Written(real / twin.document, there.extras, unchanged=True)
+                return Written(real / twin.document, replaced=False, kept=there.extras)
             with _workshop(where) as workshop:
                 _build(workshop, twin, asset, there)
                 _swap_in(where, workshop, twin, there)
-            return Written(real / twin.document, there.extras, replaced=there.own is not None or bool(there.hashes))
+            return Written(real / twin.document, replaced=True, kept=there.extras)
 
     def _read_manifest(self, source: Path, layout: Layout, language: str | None) -> Manifest | None:
         try:
@@ -142,14 +174,14 @@ class DiskLibrary:
         return frozenset(names)
 
     @contextlib.contextmanager
-    def _opened(self, folder: Path) -> Iterator[tuple[int, Path]]:
+    def _opened(self, folder: Path, *, create: bool = False) -> Iterator[tuple[int, Path]]:
         try:
-            real = folder.resolve(strict=True)
+            real = folder.resolve(strict=not create)
         except (OSError, RuntimeError) as error:
             raise Invalid("twin_target_invalid", why="the folder does not exist") from error
         if self._roots is not None and not any(real.is_relative_to(root) for root in self._roots):
             raise Invalid("twin_target_invalid", why="it lies outside the allowed folders")
-        fd = _descend(real)
+        fd = _descend(real, create=create)
         try:
             yield fd, real
         finally:
@@ -365,6 +397,27 @@ def _sync_all(folder: int) -> None:
     os.fsync(folder)
 
 
+def _lay_down(where: int, name: str, source: Path) -> None:
+    """Copy a file under a name that nobody has: whole, or not at all."""
+    with _workshop(where) as workshop, source.open("rb") as file:
+        _create(workshop, "original", iter(lambda: file.read(CHUNK), b""))
+        _sync_all(workshop)
+        try:
+            os.link("original", name, src_dir_fd=workshop, dst_dir_fd=where)
+        except FileExistsError as error:
+            raise Invalid("twin_target_invalid", why=f"another '{name}' lies there") from error
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            os.rename("original", name, src_dir_fd=workshop, dst_dir_fd=where)  # no hard links here
+        os.fsync(where)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 # --- swapping it in
 
 
@@ -487,18 +540,31 @@ def _plan(workshop: int) -> dict[str, str] | None:
 # --- the outside
 
 
-def _descend(folder: Path) -> int:
+def _descend(folder: Path, *, create: bool) -> int:
     fd = os.open(folder.anchor, _STEP)
     try:
         for part in folder.parts[1:]:
-            inner = os.open(part, _STEP, dir_fd=fd)
+            inner = _step(fd, part, create=create)
             os.close(fd)
             fd = inner
         return os.open(".", _FOLDER, dir_fd=fd)
     except OSError as error:
+        if error.errno in _FULL | {errno.EACCES, errno.EROFS}:
+            raise
         raise Invalid("twin_target_invalid", why=error.strerror or "it cannot be opened") from error
     finally:
         os.close(fd)
+
+
+def _step(parent: int, name: str, *, create: bool) -> int:
+    try:
+        return os.open(name, _STEP, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+    return os.open(name, _STEP, dir_fd=parent)
 
 
 @contextlib.contextmanager

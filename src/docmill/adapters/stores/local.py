@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from docmill.core.errors import BadRequest, DocmillError, NotFound, StageFailed, StorageFull, TooLarge
 from docmill.core.keys import check_key
-from docmill.store_port import Stored
+from docmill.ports import Stored
 
 T = TypeVar("T")
 
