@@ -1,10 +1,12 @@
 """What the contracts share: immutability, and judging relationships even between what is left of a broken value."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 from .codes import error, said
@@ -86,11 +88,15 @@ def salvage(cls: type[Contract], data: object) -> Any:
         return data
     if not isinstance(data, dict):
         return UNKNOWN
-    return SimpleNamespace(**{name: _salvaged(cls, name, data) for name in cls.model_fields})
+    return SimpleNamespace(**{name: _salvaged(field, name, data) for name, field in _fields(cls)})
 
 
-def _salvaged(cls: type[Contract], name: str, data: dict[Any, Any]) -> Any:
-    field = cls.model_fields[name]
+@cache
+def _fields(cls: type[Contract]) -> tuple[tuple[str, FieldInfo], ...]:
+    return tuple(cls.model_fields.items())
+
+
+def _salvaged(field: FieldInfo, name: str, data: dict[Any, Any]) -> Any:
     if name not in data:
         return UNKNOWN if field.is_required() else field.get_default(call_default_factory=True)
     return salvage_part(field.metadata, field.annotation, data[name])

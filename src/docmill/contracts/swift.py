@@ -23,6 +23,7 @@ from .text import cut
 
 Lifted = Mapping[str, memoryview]
 _LARGE = 1 << 20
+_WORTH_LIFTING = 1 << 16
 
 
 def _model(cls: type[Contract], **other: CoreSchema) -> CoreSchema:
@@ -187,6 +188,9 @@ def _lift(data: bytes) -> tuple[bytes, Lifted]:
         end = data.find(b'"', start)
         if end < 0 or data.find(b"\\", start, end) >= 0:
             break
+        if end - start < _WORTH_LIFTING:
+            start = end
+            continue
         mark = secrets.token_hex(16)
         lifted[mark] = view[start:end]
         parts += (data[done:start], mark.encode())
