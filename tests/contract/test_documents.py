@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from docmill.adapters.sql.database import Database
-from docmill.adapters.sql.documents import SqlDocuments
+from docmill.adapters.sql.documents import ROWS_AT_ONCE, SqlDocuments
 from docmill.adapters.sql.statement import Op, Statement
 from docmill.adapters.stores.local import LocalStore
 from docmill.contracts import Asset, NormalizedDocument
@@ -293,9 +293,7 @@ async def test_pages_are_newest_first_and_lose_nothing(documents: SqlDocuments, 
     found: list[NormalizedDocument] = []
     cursor: str | None = None
     while True:
-        page, cursor = await documents.list(
-            "acme", collection_id=collection if within else None, limit=3, after=cursor
-        )
+        page, cursor = await documents.list("acme", collection_id=collection if within else None, limit=3, after=cursor)
         found += page
         if cursor is None:
             break
@@ -333,7 +331,10 @@ async def test_a_cursor_is_good_for_its_own_list_only(documents: SqlDocuments) -
         ("other", collection, cursor),
         ("acme", None, cursor),
         ("acme", uuid4(), cursor),
-        *(("acme", collection, text) for text in (*flipped, "", "x", "ü", "\0", cursor + "=", cursor + "A", "A" * 9999)),
+        *(
+            ("acme", collection, text)
+            for text in (*flipped, "", "x", "ü", "\0", cursor + "=", cursor + "A", "A" * 9999)
+        ),
     ]:
         with pytest.raises(BadRequest) as caught:
             await documents.list(tenant, collection_id=within, limit=1, after=after)
@@ -473,8 +474,8 @@ async def test_two_documents_that_want_the_same_assets_do_not_lock_each_other_ou
     databases: tuple[Database, Database],
 ) -> None:
     both = [SqlDocuments(database) for database in databases]
-    for _ in range(20):
-        ids, numbers = [uuid4() for _ in range(6)], (uuid4(), uuid4())
+    for _ in range(4):
+        ids, numbers = [uuid4() for _ in range(3 * ROWS_AT_ONCE)], (uuid4(), uuid4())
         rivals = [
             a_document(number, assets=[an_asset(number, one) for one in order])
             for number, order in zip(numbers, (ids, ids[::-1]), strict=True)
@@ -539,9 +540,7 @@ async def test_a_document_shows_only_files_of_the_callers_own(ports: Ports, key:
     await ports.store.put_bytes("tenants/acme/users/anna/raw/1/long.pdf", b"Hello World")
 
     with pytest.raises(kind):
-        await work.store_document(
-            ports, WHO, a_document(blob={**FILE, "uri": f"docmill://{ports.store.bucket}/{key}"})
-        )
+        await work.store_document(ports, WHO, a_document(blob={**FILE, "uri": f"docmill://{ports.store.bucket}/{key}"}))
 
     own = f"docmill://{ports.store.bucket}/tenants/acme/users/anna/raw/1/x.pdf"
     kept, _ = await work.store_document(ports, WHO, a_document(blob={**FILE, "uri": own}))

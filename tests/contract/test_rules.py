@@ -41,6 +41,7 @@ async def test_the_default_rule_skips_and_is_seen_by_all(rules: SqlRules) -> Non
         assert ([default], 1) == await rules.list(who, limit=10, offset=0)
 
 
+@pytest.mark.slow
 async def test_however_many_ask_at_once_there_is_one_default_rule(databases: tuple[Database, Database]) -> None:
     books = [SqlRules(database) for database in databases]
     for _ in range(200):

@@ -162,6 +162,7 @@ async def test_arrays_grow_and_once_means_once(ports: Ports) -> None:
     assert [{"a": 1}, {"a": 1}, {"a": "new"}, {"a": 3}] == await work.read_at(ports, WHO, table.id, "")
 
 
+@pytest.mark.slow
 async def test_concurrent_mounts_do_not_lose_each_other(databases: tuple[Database, Database]) -> None:
     """200 rounds: ten tasks mount at once into one table, through two processes."""
     both = [_ports(SqlTables(database)) for database in databases]

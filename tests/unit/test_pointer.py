@@ -64,8 +64,19 @@ def test_what_is_no_pointer_is_refused_with_a_message_that_can_be_sent(text: str
 
 @pytest.mark.parametrize(
     "pointer",
-    ["/bar", "/foo/2", "/foo/-", "/foo/01", "/foo/-1", "/foo/+1", "/foo/ 1", "/foo/１", "/foo/" + "9" * 5000][:-1]
-    + ["/foo/" + "9" * 4000, "/foo/0/0", "//0"],
+    [
+        "/bar",
+        "/foo/2",
+        "/foo/-",
+        "/foo/01",
+        "/foo/-1",
+        "/foo/+1",
+        "/foo/ 1",
+        "/foo/１",
+        "/foo/0/0",
+        "//0",
+        "/foo/" + "9" * 4000,
+    ],
 )
 def test_what_is_not_there_is_not_found(pointer: str) -> None:
     with pytest.raises(NotFound, match="nothing at") as caught:
