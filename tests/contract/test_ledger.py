@@ -17,6 +17,7 @@ from docmill.core.face import face_of
 from docmill.core.machine import Verdict
 from docmill.core.task import Stage, State, Status
 from docmill.ports import Filter, Once
+from support.databases import KINDS, open_database, url_of
 from support.ledgers import (
     ANNA,
     BERT,
@@ -26,17 +27,15 @@ from support.ledgers import (
     complete,
     fail,
     opened,
-    opened_database,
     succeed,
 )
 
 ROUNDS = 200
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=KINDS)
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlLedger]:
-    url = request.getfixturevalue("postgres_database") if request.param == "postgres" else None
-    async with opened_database(request.param, tmp_path, url) as database:
+    async with open_database(request.param, tmp_path, url_of(request.param, request)) as database:
         yield SqlLedger(database)
 
 

@@ -1,15 +1,8 @@
 """Ledgers on real databases, and short ways to say what a test needs of them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from uuid import UUID, uuid4
 
-from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.ledger import SqlLedger
-from docmill.adapters.sql.migrate import migrate
-from docmill.adapters.sql.postgres import PostgresDatabase
-from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.machine import Change, StageResult
@@ -19,21 +12,6 @@ from docmill.ports import NewTask
 ANNA = Owner("acme", "anna")
 BERT = Owner("acme", "bert")
 CARL = Owner("other", "anna")
-
-
-@asynccontextmanager
-async def opened_database(kind: str, folder: Path, postgres_url: str | None) -> AsyncIterator[Database]:
-    database: Database
-    if kind == "sqlite":
-        database = SqliteDatabase(folder / "docmill.db")
-    else:
-        assert postgres_url
-        database = PostgresDatabase(postgres_url)
-    try:
-        await migrate(database)
-        yield database
-    finally:
-        await database.close()
 
 
 def a_task(owner: Owner = ANNA, *, project: int = 7, name: str = "invoice.pdf", priority: int = 0) -> NewTask:

@@ -1,0 +1,130 @@
+"""The serving process is killed again and again, and nothing is lost, doubled, stuck or unreadable."""
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import httpx2
+import pytest
+
+from support.serving import Etl, Service
+
+KILLS = 50
+TASKS = 300
+SEED = 20_261_115
+RESTART_TO_CLAIM_S = 2.0
+STAGES = ["parse", "postprocess", "publish"]
+
+
+@dataclass
+class Load:
+    """A client that never gives up: it sends again, with the same key, until it has seen an answer."""
+
+    service: Service
+    accepted: dict[int, str] = field(default_factory=dict)
+    stop: bool = False
+
+    def run(self, texts: list[str]) -> None:
+        for text in texts:
+            name, key = f"{sha256(text.encode()).hexdigest()[:8]}.txt", str(uuid4())
+            stored = self._sent("/upload", data={"project_id": "1"}, files={"file": (name, text.encode())})
+            body = {"project_id": 1, "filename": name, "s3_key": stored["key"]}
+            task = self._sent("/submit", json=body, headers={"Idempotency-Key": key})
+            again = self._sent("/submit", json=body, headers={"Idempotency-Key": key})
+            assert task["task_id"] == again["task_id"]
+            self.accepted[task["task_id"]] = text
+
+    def _sent(self, path: str, **request: Any) -> dict[str, Any]:
+        while not self.stop:
+            try:
+                with self.service.client() as client:
+                    answer = client.post(Etl.BASE + path, **request)
+                if answer.is_success:
+                    return answer.json()
+                assert answer.status_code in (429, 503), answer.text
+            except (httpx2.TransportError, httpx2.InvalidURL):
+                pass
+            time.sleep(0.02)
+        raise SystemExit
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_doubled_stuck_or_unreadable_over_fifty_kills(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    service = Service(tmp_path / "data", "--jobs", "2").start()
+    load = Load(service)
+    texts = [f"# Document {n}\n\n{chance.random()} " + "word " * chance.randrange(2000) for n in range(TASKS)]
+    clients = [threading.Thread(target=load.run, args=(texts[n::4],), daemon=True) for n in range(4)]
+    for client in clients:
+        client.start()
+    restarts = []
+    try:
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.05, 0.9))
+            service.kill()
+            service.start()
+            restarts.append(service.started_at)
+        for client in clients:
+            client.join(60)
+        assert not any(client.is_alive() for client in clients), "a client never got its answer"
+        with service.client() as client:
+            report = audit(Etl(client), load.accepted)
+        assert 0 == service.stop()
+    finally:
+        load.stop = True
+        if service._process and service._process.poll() is None:
+            service.kill()
+    recovery = claims_after(tmp_path / "data" / "docmill.db", restarts)
+    print(f"seed {SEED}: accepted {len(load.accepted)}, kills {KILLS}, {report}, restart to first claim {recovery}")
+
+    assert TASKS == len(load.accepted)
+    assert {"lost": 0, "stuck": 0, "doubled": 0, "wrong": 0, "unreadable": 0} == report
+    assert recovery["max"] < RESTART_TO_CLAIM_S
+
+
+def audit(etl: Etl, accepted: dict[int, str]) -> dict[str, int]:
+    report = dict.fromkeys(["lost", "stuck", "doubled", "wrong", "unreadable"], 0)
+    for task_id, text in accepted.items():
+        if 200 != etl.get(f"/tasks/{task_id}").status_code:
+            report["lost"] += 1
+            continue
+        try:
+            task = etl.wait(task_id, seconds=60)
+        except AssertionError:
+            report["stuck"] += 1
+            continue
+        done = [event["data"]["stage"] for event in etl.events(task_id) if "stage_succeeded" == event["kind"]]
+        ends = [event for event in etl.events(task_id) if event["kind"] in ("completed", "failed", "cancelled")]
+        report["doubled"] += STAGES != done or 1 != len(ends)
+        report["wrong"] += "completed" != task["status"]
+        content = next(iter((task["result"] or {"": {"content": ""}}).values()))["content"]
+        report["wrong"] += content.strip() != text.strip()
+        document = etl.http.get(f"/api/v1/documents/{task['metadata']['document_id']}")
+        versions = etl.http.get(f"/api/v1/documents/{task['metadata']['document_id']}/versions")
+        blob = etl.http.get(f"/api/v1/documents/{task['metadata']['document_id']}/blob")
+        report["unreadable"] += sha256(blob.content).hexdigest() != document.json()["checksum"]
+        report["doubled"] += 1 != len(versions.json()["versions"])
+    assert len(accepted) == etl.get("/tasks").json()["total"]
+    return report
+
+
+def claims_after(path: Path, restarts: list[float]) -> dict[str, float]:
+    """Seconds from each restart to the first attempt that began after it."""
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    assert [("ok",)] == list(database.execute("PRAGMA integrity_check"))
+    started = sorted(row[0] / 1000 for row in database.execute("SELECT at_ms FROM events WHERE kind = 'started'"))
+    database.close()
+    waits = []
+    for begin, end in zip(restarts, [*restarts[1:], float("inf")], strict=True):
+        first = next((at for at in started if begin <= at < end), None)
+        if first is not None:
+            waits.append(first - begin)
+    assert len(waits) > len(restarts) // 2, "hardly any restart had work to do: the load is too light"
+    return {"max": round(max(waits), 2), "median": round(sorted(waits)[len(waits) // 2], 2), "n": len(waits)}

@@ -1,0 +1,150 @@
+"""A real service in a process of its own, on a free loopback port, with a data folder that outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+READY_S = 30.0
+
+
+class Service:
+    """`docmill serve` as a user starts it."""
+
+    def __init__(self, data: Path, *flags: str, **environment: str) -> None:
+        self.data = data
+        self.url = ""
+        self.started_at = 0.0
+        self._flags = flags
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+        self.log: deque[str] = deque(maxlen=400)
+
+    def start(self) -> Self:
+        self.started_at = time.time()
+        command = [sys.executable, "-m", "docmill", "serve", "--port", "0", "--data", str(self.data), *self._flags]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | self._environment,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._keep_log, args=(self._process,), daemon=True).start()
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if "http://" not in line:
+            self._process.wait(10)
+            time.sleep(0.2)
+            raise AssertionError(f"the service did not start: {line!r}\n" + "".join(self.log))
+        self.url = next(word for word in line.split() if word.startswith("http://"))
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def client(self, **options: Any) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, timeout=30, trust_env=False, **options)
+
+    def kill(self) -> None:
+        """-9, as a power cut would."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self, seconds: float = 30) -> int:
+        """Ask it to end; its exit code."""
+        assert self._process
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the service did not stop in {seconds} s\n" + "".join(self.log)) from None
+
+    def _keep_log(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr
+        for line in process.stderr:
+            self.log.append(line)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process and self._process.poll() is None:
+            if error:
+                self.kill()
+            else:
+                self.stop()
+
+
+class Etl:
+    """The ETL API in the words of the tests."""
+
+    BASE = "/api/v1/etl"
+
+    def __init__(self, client: httpx2.Client) -> None:
+        self.http = client
+
+    def upload(self, name: str, data: bytes, *, project: int = 1) -> dict[str, Any]:
+        answer = self.http.post(f"{self.BASE}/upload", data={"project_id": str(project)}, files={"file": (name, data)})
+        assert 201 == answer.status_code, answer.text
+        return answer.json()
+
+    def submit(self, name: str, data: bytes, *, project: int = 1, **wishes: Any) -> int:
+        key = self.upload(name, data, project=project)["key"]
+        answer = self.http.post(
+            f"{self.BASE}/submit", json={"project_id": project, "filename": name, "s3_key": key, **wishes}
+        )
+        assert answer.is_success, answer.text
+        return int(answer.json()["task_id"])
+
+    def task(self, task_id: int, **query: Any) -> dict[str, Any]:
+        answer = self.http.get(f"{self.BASE}/tasks/{task_id}", params=query)
+        assert 200 == answer.status_code, answer.text
+        return answer.json()
+
+    def wait(
+        self, task_id: int, *, until: tuple[str, ...] = ("completed", "failed", "cancelled"), seconds: float = 60
+    ) -> dict[str, Any]:
+        ends = time.monotonic() + seconds
+        while (task := self.task(task_id))["status"] not in until:
+            assert time.monotonic() < ends, f"still {task}"
+            task = self.task(task_id, wait=2)
+            if task["status"] in until:
+                break
+        return task
+
+    def done(self, name: str, data: bytes, **wishes: Any) -> dict[str, Any]:
+        """Submit, wait, and expect success."""
+        task = self.wait(self.submit(name, data, **wishes))
+        assert "completed" == task["status"], task
+        return task
+
+    def events(self, task_id: int) -> list[dict[str, Any]]:
+        answer = self.http.get(f"{self.BASE}/tasks/{task_id}/events", headers={"Accept": "application/json"})
+        assert 200 == answer.status_code, answer.text
+        return answer.json()["events"]
+
+    def post(self, path: str, **options: Any) -> httpx2.Response:
+        return self.http.post(f"{self.BASE}{path}", **options)
+
+    def get(self, path: str, **options: Any) -> httpx2.Response:
+        return self.http.get(f"{self.BASE}{path}", **options)
