@@ -66,7 +66,7 @@ def pdf_rich(path: Path) -> Path:
         canvas.drawString(320, 760 - 14 * line, f"right{line:02d} one two three four five six")
     canvas.showPage()
     canvas.setPageRotation(90)
-    # Displayed, the page lies on its side: what is drawn at the right edge, reading upwards, is its top.
+    # reportlab swaps the sides, so the page is still displayed upright: x is measured from its top, y from its left.
     canvas.setFont("Helvetica", 12)
     canvas.saveState()
     canvas.translate(60, 60)
@@ -281,7 +281,6 @@ def encrypted_office(path: Path) -> Path:
 def pdf_with_many_pages(path: Path, pages: int = 1_000_000) -> Path:
     """A page tree that uses the same page again and again: few bytes, very many pages."""
     fan = 100
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count %d /Kids [%s] >>"]
     levels = [pages, pages // fan, pages // fan**2]
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
     for depth, count in enumerate(levels):

@@ -228,33 +228,11 @@ def excerpt(document: Any, indices: list[int]) -> bytes:
     part = pdfium.PdfDocument.new()
     try:
         part.import_pages(document, indices)
-        for page in part:
-            set_upright(page)
-            page.close()
         out = io.BytesIO()
         part.save(out)
         return out.getvalue()
     finally:
         part.close()
-
-
-def set_upright(page: Any) -> None:
-    """Draw a turned page the way it is displayed: docvortex measures turned pages with swapped sides."""
-    turn = page.get_rotation()
-    if turn == 0:
-        return
-    left, bottom, right, top = page.get_cropbox()
-    width, height = right - left, top - bottom
-    matrix = {
-        90: (0, -1, 1, 0, -bottom, right),
-        180: (-1, 0, 0, -1, right, top),
-        270: (0, 1, -1, 0, top, -left),
-    }[turn]
-    pdfium_c.FPDFPage_TransFormWithClip(page.raw, pdfium_c.FS_MATRIX(*matrix), None)
-    across, up = (width, height) if turn == 180 else (height, width)
-    page.set_mediabox(0, 0, across, up)
-    page.set_cropbox(0, 0, across, up)
-    page.set_rotation(0)
 
 
 def read_scan(job: Job, document: Any, index: int, page: Survey) -> None:
@@ -281,10 +259,10 @@ def read_text(job: Job, document: Any, index: int, page: Survey, fast: Any, care
     figures = Figures(job, document, index)
     if careful is not None:
         choices.append(tidy(disarm(vortex.render(*careful, figures.keep))))
-    if fast is not None:
+    if fast is not None and page.letters:
         quick = tidy(disarm(re.sub(r"!\[[^\]]*\]\([^)]*\)", "", fast.markdown)))
         choices.append(quick)
-    markdown = next((choice for choice in choices if coverage(page.text, choice) >= ENOUGH), None)
+    markdown = next((choice for choice in [*choices, ""] if coverage(page.text, choice) >= ENOUGH), None)
     if markdown is None:
         markdown = max([*choices, bare(page.text)], key=lambda choice: coverage(page.text, choice))
         if page.letters:

@@ -70,6 +70,7 @@ MARKDOWN_SIGNS = (
     re.compile(r"\[[^\]\n]+\]\([^)\s]+\)"),
     re.compile(r"^\|?( *:?-{3,}:? *\|)+", re.MULTILINE),
 )
+OFFICE_ENTRY = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/)", re.DOTALL)
 PRINTABLE_CONTROL = {9, 10, 12, 13, 27}
 
 
@@ -131,11 +132,8 @@ def broken_zip_type(path: Path) -> str:
     """A cut-off office document is a broken office document, not an unknown file."""
     with path.open("rb") as file:
         head = file.read(HEAD)
-    if b"[Content_Types].xml" in head:
-        for folder, media_type in ((b"word/", DOCX), (b"ppt/", PPTX), (b"xl/", XLSX)):
-            if folder in head:
-                return media_type
-    return ZIP
+    entry = OFFICE_ENTRY.search(head)
+    return {b"word/": DOCX, b"ppt/": PPTX, b"xl/": XLSX}[entry[1]] if entry else ZIP
 
 
 def text_type(head: bytes, filename: str) -> str | None:
@@ -185,10 +183,10 @@ def charset(data: bytes, *, whole: bool = True) -> str | None:
 
 def utf16_without_mark(data: bytes) -> str | None:
     even, odd = data[::2].count(0), data[1::2].count(0)
-    if odd > len(data) // 5 and even * 20 < odd:
-        return "utf-16-le"
-    if even > len(data) // 5 and odd * 20 < even:
-        return "utf-16-be"
+    for encoding, high, low in (("utf-16-le", odd, data[::2]), ("utf-16-be", even, data[1::2])):
+        strange = sum(byte < 32 and byte not in PRINTABLE_CONTROL for byte in low)
+        if high > len(data) // 5 and (even + odd - high) * 20 < high and strange * 20 < len(low):
+            return encoding
     return None
 
 

@@ -1,0 +1,199 @@
+"""What a child may not do, and what happens to it when it tries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docmill.adapters.engines.local import Limits
+from docmill.core.errors import StageFailed, Unavailable
+from unit.engines.conftest import NAUGHTY
+
+
+def silent(_done: int, _total: int | None) -> None:
+    pass
+
+
+def gone(pid: int) -> bool:
+    """Ended, or only waiting to be reaped by whoever inherited it."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+def appears(path: Path) -> int:
+    """The process id that a child wrote down."""
+    deadline = time.monotonic() + 20
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("order", "code", "how"),
+    [
+        ("segfault", "parse_crashed", "signal 11"),
+        ("abort", "parse_crashed", "signal 6, out of memory"),
+        ("exit", "parse_crashed", "exit 3"),
+        ("babble", "parse_crashed", "it broke the protocol"),
+        ("link", "parse_crashed", "it broke the protocol"),
+        ("allocate", "parse_memory", None),
+        ("write", "parse_output_too_large", None),
+        ("publish", "parse_output_too_large", None),
+    ],
+)
+def test_a_broken_parser_is_a_failed_stage_and_the_next_document_is_fine(
+    naughty: Callable[..., Any], order: str, code: str, how: str | None
+) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        with pytest.raises(StageFailed) as caught:
+            await engine.start(work(order), silent)
+        assert code == caught.value.code
+        assert how == caught.value.facts.get("how")
+        assert "fine" == (await engine.start(work("say", "fine"), silent)).pages[0].markdown
+
+    naughty(play, Limits(seconds=20, memory_mb=1024, output_mb=20))
+
+
+@pytest.mark.parametrize("order", ["hang", "burn"])
+def test_a_document_that_takes_too_long_is_stopped(naughty: Callable[..., Any], order: str) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        await engine.warm()
+        started = time.monotonic()
+        with pytest.raises(StageFailed) as caught:
+            await engine.start(work(order), silent)
+        assert "parse_timeout" == caught.value.code
+        assert time.monotonic() - started < 3
+
+    naughty(play, Limits(seconds=1))
+
+
+@pytest.mark.parametrize("order", ["hang", "hang_with_grandchild"])
+def test_cancelling_ends_the_whole_process_group_within_a_second(naughty: Callable[..., Any], order: str) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        job = work(order)
+        running = asyncio.create_task(engine.start(job, silent))
+        pid = await asyncio.to_thread(appears, job.folder / "pid")
+        started = time.monotonic()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert time.monotonic() - started < 1
+        assert gone(pid)
+
+    naughty(play)
+
+
+def test_close_ends_every_child_also_at_work(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        job = work("hang")
+        running = asyncio.create_task(engine.start(job, silent))
+        pid = await asyncio.to_thread(appears, job.folder / "pid")
+        await engine.close()
+        assert gone(pid)
+        with pytest.raises(StageFailed):
+            await running
+        with pytest.raises(Unavailable):
+            await engine.start(work("say"), silent)
+
+    naughty(play)
+
+
+def test_there_is_no_network(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            parsed = await engine.start(work("connect", server.getsockname()[1]), silent)
+        if parsed.facts["isolation"]["network"] == "not confined":
+            pytest.skip("this machine allows no network namespaces")
+        assert parsed.pages[0].markdown.startswith("refused")
+
+    naughty(play)
+
+
+def test_secrets_of_the_service_are_not_in_the_environment(
+    naughty: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALLBACK_SIGNING_KEY", "canary-4711")
+
+    async def play(engine: Any, work: Any) -> None:
+        found = json.loads((await engine.start(work("environment"), silent)).pages[0].markdown)
+        assert not any("canary" in entry or "CALLBACK" in entry for entry in found)
+
+    naughty(play)
+
+
+def test_what_libraries_print_does_not_disturb(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        assert "fine" == (await engine.start(work("print", "fine"), silent)).pages[0].markdown
+
+    naughty(play)
+
+
+def test_a_child_is_used_again_and_replaced_after_its_share(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        pids = [int((await engine.start(work("pid"), silent)).pages[0].markdown) for _ in range(6)]
+        assert 2 <= len(set(pids)) <= 4
+        assert max(pids.count(pid) for pid in pids) == 2
+
+    naughty(play, Limits(seconds=20, documents_per_child=2))
+
+
+def test_a_child_that_grew_too_large_is_replaced(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        pids = [(await engine.start(work("pid"), silent)).pages[0].markdown for _ in range(3)]
+        assert 3 == len(set(pids))
+
+    naughty(play, Limits(seconds=20, child_rss_mb=1))
+
+
+def test_an_idle_child_that_died_costs_nobody_a_document(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        pid = int((await engine.start(work("pid"), silent)).pages[0].markdown)
+        os.kill(pid, signal.SIGKILL)
+        assert "fine" == (await engine.start(work("say", "fine"), silent)).pages[0].markdown
+
+    naughty(play)
+
+
+def test_children_die_when_the_service_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "order").write_text("hang\n")
+    service = subprocess.Popen(
+        [sys.executable, "-c", SERVICE, str(NAUGHTY), str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        pid = appears(tmp_path / "pid")
+    finally:
+        service.kill()
+        service.wait()
+    for _ in range(100):
+        if gone(pid):
+            break
+        time.sleep(0.02)
+    assert gone(pid)
+
+
+SERVICE = """
+import asyncio, sys, uuid
+from pathlib import Path
+from docmill.adapters.engines.local import LocalEngine
+from docmill.ports import Work
+
+folder = Path(sys.argv[2])
+engine = LocalEngine(1, child_module=Path(sys.argv[1]))
+work = Work(1, uuid.uuid4(), folder / "order", "order.txt", folder)
+asyncio.run(engine.start(work, lambda done, total: None))
+"""

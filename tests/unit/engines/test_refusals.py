@@ -1,0 +1,132 @@
+"""Documents that are refused, and with which words."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from docmill.core.errors import DocumentError, StageFailed
+from support import documents
+from unit.engines.conftest import Bench
+
+
+def refusal(bench: Bench, path: Path, name: str | None = None, **options: object) -> DocumentError:
+    with pytest.raises(DocumentError) as caught:
+        bench.parse(path, name, **options)
+    return caught.value
+
+
+def outcome(bench: Bench, path: Path) -> str:
+    try:
+        bench.parse(path)
+    except (DocumentError, StageFailed) as error:
+        return error.code
+    return "read"
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: documents.png_bomb(path), "document_too_many_pixels"),
+        (lambda path: documents.zip_bomb_docx(path), "document_bomb"),
+        (lambda path: documents.overlapping_docx(path), "document_bomb"),
+        (lambda path: documents.xml_bomb_docx(path), "document_bomb"),
+        (lambda path: documents.encrypted_office(path), "document_encrypted"),
+        (lambda path: documents.pdf(path, encrypt="secret"), "document_encrypted"),
+        (lambda path: documents.pdf_with_many_pages(path), "document_too_many_pages"),
+        (lambda path: path.write_bytes(b""), "document_empty"),
+        (lambda path: path.write_bytes(bytes(range(256)) * 20), "document_unsupported"),
+        (lambda path: path.write_bytes(b"%PDF-1.7\nnothing more"), "document_broken"),
+        (lambda path: path.write_bytes(documents.picture_bytes()[:2000]), "document_broken"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_documents_are_refused_at_once(
+    bench: Bench, tmp_path: Path, make: Callable[[Path], object], code: str
+) -> None:
+    make(tmp_path / "bad")
+    started = time.monotonic()
+
+    error = refusal(bench, tmp_path / "bad")
+
+    assert code == error.code
+    assert not error.retryable
+    assert time.monotonic() - started < 5
+
+
+def test_the_bytes_decide_not_the_name(bench: Bench, tmp_path: Path) -> None:
+    path = documents.image(tmp_path / "really-a.pdf", ["Not a PDF"], "PNG")
+
+    parsed = bench.parse(path)
+
+    assert "image/png" == parsed.media_type
+    assert "Not a PDF" in parsed.markdown
+
+
+def test_a_name_that_promises_what_the_bytes_do_not_hold(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\x7fELF" + bytes(range(256)) * 20)
+
+    error = refusal(bench, tmp_path / "x", "letter.pdf")
+
+    assert ("document_mislabelled", "application/pdf") == (error.code, error.facts["claimed"])
+
+
+@pytest.mark.parametrize("kind", ["docx", "pptx", "xlsx"])
+def test_cut_off_office_documents_are_broken(bench: Bench, tmp_path: Path, kind: str) -> None:
+    path = getattr(documents, kind)(tmp_path / f"a.{kind}")
+    path.write_bytes(path.read_bytes()[:-2000])
+
+    assert "document_broken" == refusal(bench, path).code
+
+
+def test_a_zip_of_anything_is_not_an_office_document(bench: Bench, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+
+    error = refusal(bench, tmp_path / "a.zip")
+
+    assert ("document_unsupported", "application/zip") == (error.code, error.facts["media_type"])
+
+
+def test_a_pixel_bomb_inside_an_office_document(bench: Bench, tmp_path: Path) -> None:
+    path = documents.docx(tmp_path / "a.docx")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("word/media/evil.png", documents.png_bomb(tmp_path / "evil").read_bytes())
+
+    assert "document_too_many_pixels" == refusal(bench, path).code
+
+
+def test_more_pages_than_asked_for_is_an_error_not_a_silent_cut(bench: Bench, tmp_path: Path) -> None:
+    error = refusal(bench, documents.pdf(tmp_path / "a.pdf", 5), max_pages=3)
+
+    assert ("document_too_many_pages", 5, 3) == (error.code, error.facts["pages"], error.facts["limit"])
+
+
+def test_a_form_that_draws_itself_does_not_take_the_engine_with_it(bench: Bench, tmp_path: Path) -> None:
+    form = b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /F 4 0 R >> >> /Length 5 >>"
+    content = b"<< /Length 5 >>\nstream\n/F Do\nendstream"
+    page = b"<< /Type /Page /MediaBox [0 0 9 9] /Contents 5 0 R /Resources << /XObject << /F 4 0 R >> >> >>"
+    tree = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>", page]
+    (tmp_path / "loop.pdf").write_bytes(
+        documents.assemble_pdf([*tree, form + b"\nstream\n/F Do\nendstream", content]),
+    )
+
+    code = outcome(bench, tmp_path / "loop.pdf")
+
+    assert code in ("read", "parse_crashed", "document_broken")
+    (tmp_path / "note.txt").write_text("still here")
+    assert "still here\n" == bench.parse(tmp_path / "note.txt").markdown
+
+
+def test_deeply_nested_html_ends_well(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "deep.html").write_text("<html><body>" + "<div>" * 50_000 + "core" + "</div>" * 50_000)
+
+    code = outcome(bench, tmp_path / "deep.html")
+
+    assert code in ("read", "parse_crashed", "document_broken")
+    (tmp_path / "note.txt").write_text("still here")
+    assert "still here\n" == bench.parse(tmp_path / "note.txt").markdown
