@@ -545,18 +545,18 @@ def assert_old_or_new(shelf: Path, old: Twin, new: Twin, *, first: bool) -> None
     assert ("# old 0" in text) != ("# new 0" in text)
 
 
-ENDLESS_WRITER = """
-import asyncio, hashlib, itertools, sys
+NURSERY = """
+import asyncio, itertools, os, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from docmill.adapters.libraries.disk import DiskLibrary
 from docmill.core.parsed import Page, Parsed
 from docmill.core.twin import plan_twin
 
-shelf, layout, start = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-library = DiskLibrary((shelf,))
+shelf, layout = Path(sys.argv[1]), sys.argv[2]
 
-async def main():
+async def write_for_ever(start):
+    library = DiskLibrary((shelf,))
     asset = shelf.parent / "asset.png"
     for n in itertools.count(start):
         pages = tuple(Page(i, f"# version {n}\\n" + "x" * 20_000) for i in range(6))
@@ -565,10 +565,45 @@ async def main():
                          generated_at=datetime(2026, 1, 1, tzinfo=UTC))
         await library.write(shelf, twin, {"p.png": asset})
         if n == start:
-            print("ready", flush=True)
+            print(os.getpid(), flush=True)
 
-asyncio.run(main())
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        asyncio.run(write_for_ever(int(line)))
+    os.waitpid(child, 0)
+    print("dead", flush=True)
 """
+
+
+class Nursery:
+    """Brings up writers, each a process of its own that writes one version after the other until it is killed."""
+
+    def __init__(self, shelf: Path, layout: Layout) -> None:
+        shelf.mkdir()
+        (shelf.parent / "asset.png").write_bytes(b"asset")
+        command = [sys.executable, "-c", NURSERY, str(shelf), layout]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()
+
+    @contextlib.contextmanager
+    def writer(self, start: int) -> Iterator[None]:
+        """A writer that has written once; in the end it is killed, whatever it is doing."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{start}\n")
+        self.process.stdin.flush()
+        child = int(self.process.stdout.readline())
+        try:
+            yield
+        finally:
+            os.kill(child, signal.SIGKILL)
+            assert "dead\n" == self.process.stdout.readline()
 
 
 def read_version(shelf: Path, manifest_path: str) -> str:
@@ -588,22 +623,17 @@ def test_a_killed_writer_leaves_a_whole_twin(
     tmp_path: Path, assets: dict[str, Path], layout: Layout, rounds: int
 ) -> None:
     shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    (tmp_path / "asset.png").write_bytes(b"asset")
     dice = random.Random(7)
     seen = set()
-    for round_ in range(rounds):
-        command = [sys.executable, "-c", ENDLESS_WRITER, str(shelf), layout, str(round_ * 10_000)]
-        writer = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        assert b"ready" in writer.stdout.readline()
-        time.sleep(dice.uniform(0, 0.05))
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        if layout == "folder":
-            seen.add(read_version(shelf, "_report.pdf/.docmill.json"))
+    with Nursery(shelf, layout) as nursery:
+        for round_ in range(rounds):
+            with nursery.writer(round_ * 10_000):
+                time.sleep(dice.uniform(0, 0.05))
+            if layout == "folder":
+                seen.add(read_version(shelf, "_report.pdf/.docmill.json"))
+
     DiskLibrary()._write(shelf, a_twin(layout=layout, name="other.pdf"), assets.__getitem__, force=False)
+
     seen.add(read_version(shelf, "_report.pdf/.docmill.json" if layout == "folder" else ".report/.docmill.en.json"))
     assert not list(shelf.glob(".docmill-*"))
     assert layout == "sidecar" or len(seen) >= rounds
@@ -611,20 +641,13 @@ def test_a_killed_writer_leaves_a_whole_twin(
 
 def test_a_reader_always_finds_a_whole_document(tmp_path: Path) -> None:
     shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    (tmp_path / "asset.png").write_bytes(b"asset")
-    writer = subprocess.Popen([sys.executable, "-c", ENDLESS_WRITER, str(shelf), "folder", "0"], stdout=subprocess.PIPE)
-    assert writer.stdout is not None
-    writer.stdout.readline()
     versions = set()
-    until = time.monotonic() + 1.0
-    while time.monotonic() < until:
-        lines = (shelf / "_report.pdf" / "report.md").read_text().splitlines()
-        found = [line for line in lines if line.startswith("# version")]
-        assert 6 == len(found)
-        assert 1 == len(set(found))
-        versions.update(found)
-    writer.kill()
-    writer.wait()
-    writer.stdout.close()
-    assert len(versions) > 3
+    with Nursery(shelf, "folder") as nursery, nursery.writer(0):
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            lines = (shelf / "_report.pdf" / "report.md").read_text().splitlines()
+            found = [line for line in lines if line.startswith("# version")]
+            assert 6 == len(found)
+            assert 1 == len(set(found))
+            versions.update(found)
+    assert len(versions) > 1

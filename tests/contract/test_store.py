@@ -331,7 +331,7 @@ def leftovers(tmp_path: Path) -> list[str]:
     return [path.name for path in folder.glob("*/*")]
 
 
-KEYS = st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=8).map("/".join)
+KEYS = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4).map("/".join)
 
 
 def path_of(key: str) -> tuple[str, ...]:
