@@ -102,21 +102,30 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
+        headers = Headers(scope=scope)
+        request_id = _request_id(headers)
         scope.setdefault("state", {})["request_id"] = request_id
         began, status = perf_counter(), 0
+        body = Body(receive, headers)
         self.metrics.began()
 
         async def dressed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _dress(scope["path"], MutableHeaders(scope=message), request_id)
+                answer = MutableHeaders(scope=message)
+                _dress(scope["path"], answer, request_id)
+                if status >= 400 and not body.is_complete:
+                    answer["Connection"] = "close"
+            elif status >= 400 and not message.get("more_body", False) and not body.is_complete:
+                await send({**message, "more_body": True})
+                await body.linger()
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self.app(scope, receive, dressed)
+                await self.app(scope, body.receive, dressed)
             except ClientDisconnect:
                 pass
             except Exception as error:
@@ -143,6 +152,37 @@ class Envelope:
             user=who.user if who else None,
             tenant=who.tenant if who else None,
         )
+
+
+class Body:
+    """Knows whether the request was read to its end.
+
+    A connection that closes on bytes nobody read is reset, and the reset can overtake the answer. Many clients look for
+    an answer only when all is sent. So after an early answer some more is read and thrown away, within bounds.
+    """
+
+    LINGER_S = 5.0
+    LINGER_BYTES = 64 * 1024**2
+    LAST_LOOK_S = 0.5
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self._receive = receive
+        self.is_complete = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self.is_complete = True
+        return message
+
+    async def linger(self) -> None:
+        read = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.LINGER_S):
+                while not self.is_complete and read < self.LINGER_BYTES:
+                    read += len((await self.receive()).get("body", b""))
+                if not self.is_complete:
+                    await asyncio.sleep(self.LAST_LOOK_S)
 
 
 def _request_id(headers: Headers) -> str:

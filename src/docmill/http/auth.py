@@ -97,13 +97,15 @@ class Authenticator:
             raise Unauthorized("credential_invalid") from None
         for key, algorithm in await self._judges(header):
             if claims := self._claims(token, key, algorithm):
-                return principal(claims), claims["exp"] + self.options.leeway_s - time.time()
+                return principal(claims), _expiry(claims) + self.options.leeway_s - time.time()
         raise Unauthorized("credential_invalid")
 
     async def _judges(self, header: dict[str, Any]) -> list[tuple[Any, str]]:
         """The keys that may judge the token, each with the one algorithm that it is used with."""
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header or header.get("b64") is False:
+            return []
+        if not isinstance(algorithm, str):
             return []
         if algorithm == "HS256" and self.options.jwt_secret:
             return [(self.options.jwt_secret, "HS256")]
@@ -142,6 +144,13 @@ def principal(claims: dict[str, Any]) -> Principal:
     user = _id(claims.get("sub"))
     tenant = app.get("tenant_id", claims.get("tenant_id"))
     return Principal(user, user if tenant is None else _id(tenant), is_admin=app.get("role") == "admin")
+
+
+def _expiry(claims: dict[str, Any]) -> float:
+    expiry = claims["exp"]
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not 0 < expiry < 2**53:
+        raise Unauthorized("credential_invalid")
+    return expiry
 
 
 def _id(value: Any) -> str:
@@ -215,7 +224,7 @@ class Jwks:
             self._next_fetch = self._clock() + self._options.jwks_pause_s
             try:
                 self._keys = read_jwks(await self._fetch())
-            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, RecursionError) as error:
                 log.warning("jwks_unavailable", error=f"{type(error).__name__}: {error}")
                 return
             self._fresh_until = self._clock() + self._options.jwks_ttl_s

@@ -23,7 +23,6 @@ from docmill.core.errors import (
     NotFound,
     StageFailed,
     StorageFull,
-    TooLarge,
     Unauthorized,
 )
 from docmill.http.wire import encode
@@ -124,9 +123,6 @@ def _headers(error: DocmillError) -> dict[str, str]:
     if isinstance(error, Unauthorized):
         reason = ', error="invalid_token"' if error.code == "credential_invalid" else ""
         headers["WWW-Authenticate"] = f'Bearer realm="docmill"{reason}'
-    if isinstance(error, TooLarge):
-        # What is left of the body is not worth reading.
-        headers["Connection"] = "close"
     return headers
 
 

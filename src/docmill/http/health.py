@@ -37,15 +37,16 @@ class Readiness(BaseModel):
     checks: dict[str, str]
 
 
-@router.api_route("/health", methods=["GET", "HEAD"], response_model=Health, summary="Is the process alive?")
+@router.head("/health", include_in_schema=False)
+@router.get("/health", response_model=Health, summary="Is the process alive?")
 async def get_health(request: Request) -> Response:
     options: HttpOptions = request.app.state.options
     return Json({"status": "ok", "version": options.version})
 
 
-@router.api_route(
+@router.head("/ready", include_in_schema=False)
+@router.get(
     "/ready",
-    methods=["GET", "HEAD"],
     response_model=Readiness,
     summary="Can it work?",
     responses={503: {"model": Readiness, "description": "A part fails"}},

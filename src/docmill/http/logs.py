@@ -15,6 +15,7 @@ import structlog
 
 REDACTED = "[redacted]"
 MAX_TEXT = 4_000
+MAX_LINES = 200
 MAX_DEPTH = 6
 
 _SECRET_NAMES = re.compile(
@@ -23,16 +24,20 @@ _SECRET_NAMES = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?i)\b((?:set-)?cookie['\"]?\s*[:=]\s*)[^\r\n]+"), rf"\1{REDACTED}"),
+    (
+        re.compile(
+            r"(?i)((?:authorization|password|passwd|secret|token|api[_-]?key|signature)['\"]?\s*[:=]\s*['\"]?)"
+            r"(?:(?:bearer|basic)\s+)?[^\s,;'\"}&]+"
+        ),
+        rf"\1{REDACTED}",
+    ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{4,}"), rf"\1 {REDACTED}"),
     (re.compile(r"\bdm_[A-Za-z0-9_-]{4,}"), REDACTED),
     (re.compile(r"\bwhsec_[A-Za-z0-9+/=_-]{4,}"), REDACTED),
     (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), REDACTED),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), REDACTED),
     (re.compile(r"(?i)\bsha256=[0-9a-f]{32,}"), f"sha256={REDACTED}"),
-    (
-        re.compile(r"(?i)(x-(?:callback-token|api-key|service-token)['\"]?\s*[:=]\s*['\"]?)[^\s,'\"}]+"),
-        rf"\1{REDACTED}",
-    ),
     (
         re.compile(
             r"(?i)([?&](?:x-amz-[a-z-]+|x-goog-[a-z-]+|sig|signature|token|access_token|api_key|apikey|key|code"
@@ -89,14 +94,18 @@ def configure(*, json: bool = True, level: str = "info", stream: TextIO | None =
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """structlog processor: no secret and no line break leaves in any field."""
     for name, value in list(event.items()):
-        if name not in ("_record", "_from_structlog"):
+        if name == "exception":
+            # Lines of a trace stay lines, indented: none of them can pass for a log line of its own.
+            event[name] = "\n    ".join(clean_text(line) for line in str(value).splitlines()[-MAX_LINES:])
+        elif name not in ("_record", "_from_structlog"):
             event[name] = _clean(name, value, 0)
     return event
 
 
 def clean_text(text: str) -> str:
     """The text without what looks like a secret, on one line."""
-    text = text[:MAX_TEXT] + "…" if len(text) > MAX_TEXT else text
+    if len(text) > MAX_TEXT:
+        text = f"{text[: MAX_TEXT // 4]} … {text[-MAX_TEXT * 3 // 4 :]}"
     for pattern, instead in _SECRET_VALUES:
         text = pattern.sub(instead, text)
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)

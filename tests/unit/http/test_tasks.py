@@ -11,9 +11,10 @@ from docmill.http.tasks import read_cursor, read_ids, write_cursor
 from docmill.http.wire import TaskMetadata, TaskOut, task_json
 
 ETL = "/api/v1/etl"
-SEED_KEYS = (
-    "task_id user_id project_id filename rule_id status progress created_at updated_at result error metadata".split()
-)
+SEED_KEYS = [
+    *("task_id", "user_id", "project_id", "filename", "rule_id", "status", "progress", "created_at", "updated_at"),
+    *("result", "error", "metadata"),
+]
 
 
 async def test_a_submitted_task_has_the_shape_of_the_seed(desk):
@@ -425,6 +426,7 @@ async def test_a_length_over_the_limit_is_413_before_anything_is_read(open_desk,
         request = call(desk.app, "POST", f"{ETL}/upload?project_id=1", {**headers, "content-length": str(10**9)})
 
         assert 413 == await request.status()
+        request.leave()
         await asyncio.wait_for(request.task, 2)
 
 

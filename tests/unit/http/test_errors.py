@@ -1,0 +1,173 @@
+"""Problems in one shape, and JSON that no database could hold is the client's error."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmill.core.errors import DocmillError, Unavailable
+from docmill.http.wire import MAX_DEPTH, check_json
+
+ETL = "/api/v1/etl"
+FIELDS = ["type", "title", "status", "detail", "code", "instance", "request_id", "retryable"]
+
+
+async def test_an_error_is_problem_json(desk):
+    answer = await desk.http.get(f"{ETL}/tasks/77", headers={"X-Request-ID": "abc-1"})
+
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert {
+        "type": "urn:docmill:problem:task_not_found",
+        "title": "Task not found",
+        "status": 404,
+        "detail": "There is no task 77.",
+        "code": "task_not_found",
+        "instance": f"{ETL}/tasks/77",
+        "request_id": "abc-1",
+        "retryable": False,
+    } == answer.json()
+    assert FIELDS == list(answer.json())
+
+
+async def test_unknown_addresses_and_methods_are_problems(desk):
+    nowhere = await desk.http.get("/nowhere")
+    wrong = await desk.http.delete(f"{ETL}/submit")
+
+    assert (404, "route_not_found") == (nowhere.status_code, nowhere.json()["code"])
+    assert (405, "method_not_allowed") == (wrong.status_code, wrong.json()["code"])
+    assert "POST" in wrong.headers["allow"]
+
+
+async def test_every_wrong_field_is_named_and_no_input_repeated(desk):
+    answer = await desk.http.post(f"{ETL}/submit", json={"priority": 99, "rule_id": "secret-value"})
+
+    assert {"priority", "rule_id"} == {error["loc"][-1] for error in answer.json()["errors"]}
+    assert "secret-value" not in answer.text
+    assert isinstance(answer.json()["detail"], str)
+
+
+async def test_an_unexpected_error_shows_nothing_but_its_request_id(open_desk):
+    async with open_desk(alter=lambda ports: replace(ports, ledger=Broken(RuntimeError("secret detail")))) as desk:
+        answer = await desk.http.get(f"{ETL}/tasks/1")
+
+    assert (500, "internal_error") == (answer.status_code, answer.json()["code"])
+    assert answer.headers["x-request-id"] == answer.json()["request_id"]
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert "nosniff" == answer.headers["x-content-type-options"]
+
+
+async def test_a_lost_database_is_503_with_retry_after(open_desk):
+    fault = Unavailable("database_unavailable")
+    async with open_desk(alter=lambda ports: replace(ports, ledger=Broken(fault))) as desk:
+        answer = await desk.http.get(f"{ETL}/tasks/1")
+
+    assert (503, "2", True) == (answer.status_code, answer.headers["retry-after"], answer.json()["retryable"])
+
+
+async def test_a_full_disk_is_507(open_desk):
+    async with open_desk(alter=lambda ports: replace(ports, ledger=Broken(OSError(28, "No space")))) as desk:
+        answer = await desk.http.get(f"{ETL}/tasks/1")
+
+    assert (507, "storage_full") == (answer.status_code, answer.json()["code"])
+
+
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def __getattr__(self, name):
+        async def fail(*_, **__):
+            raise self.error
+
+        return fail
+
+
+HOSTILE = {
+    "nan": (b'{"rule_id": NaN}', 422),
+    "infinity": (b'{"rule_id": -Infinity}', 422),
+    "overflow": (b'{"rule_id": 1e999}', 422),
+    "huge int": (b'{"rule_id": ' + b"9" * 5000 + b"}", 422),
+    "65 bits": (b'{"x": 18446744073709551616}', 422),
+    "surrogate": (b'{"filename": "\\ud800"}', 422),
+    "surrogate key": (b'{"\\udfff": 1}', 422),
+    "nul": (b'{"filename": "a\\u0000b"}', 422),
+    "same key": (b'{"s3_key": "a", "s3_key": "b"}', 422),
+    "deep": (b'{"x":' * 20_000 + b"1" + b"}" * 20_000, 422),
+    "deep lists": (b"[" * 65 + b"]" * 65, 422),
+    "unclosed": (b"[" * 100_000, 422),
+    "cut off": (b'{"a": ', 400),
+    "not json": (b"hello", 400),
+    "raw nul": (b'{"a": "\0"}', 400),
+    "not utf-8": (b'{"a": "\xff"}', 400),
+    "utf-16": ('{"a": 1}'.encode("utf-16"), 400),
+    "bom": (b'\xef\xbb\xbf{"s3_key": "x"}', 400),
+    "encoded surrogate": (b'{"a": "\xed\xa0\x80"}', 400),
+    "trailing": (b"{} {}", 400),
+    "empty": (b" ", 400),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_json_is_the_clients_error(desk, name):
+    raw, status = HOSTILE[name]
+
+    answer = await desk.http.post(f"{ETL}/submit", content=raw, headers={"Content-Type": "application/json"})
+
+    assert (status, "request_invalid") == (answer.status_code, answer.json()["code"]), answer.text
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", "application/x+json"])
+async def test_json_under_any_of_its_names_is_checked(desk, kind):
+    answer = await desk.http.post(f"{ETL}/submit", content=b'{"rule_id": NaN}', headers={"Content-Type": kind})
+
+    assert "NaN" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_a_body_that_is_not_called_json_is_not_read_as_json(desk, kind):
+    answer = await desk.http.post(f"{ETL}/submit", content=b'{"s3_key": "x"}', headers={"Content-Type": kind})
+
+    assert 422 == answer.status_code
+
+
+def test_harmless_values_pass():
+    for raw in (
+        rb'{"a": "\ud83d\ude00", "b": "\\u0000", "c": "\\ud800", "d": 18446744073709551615, "e": -1.5e300}',
+        b"[" * MAX_DEPTH + b"]" * MAX_DEPTH,
+        b"[" + b"[]," * 500 + b"[]]",
+        b'"[[[[["',
+        '["grün 你好"]'.encode(),
+    ):
+        assert json.loads(raw) == check_json(raw)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(JSON, st.booleans())
+def test_what_json_can_say_comes_through(value, ascii_only):
+    assert value == check_json(json.dumps(value, ensure_ascii=ascii_only).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]",:\\u0dD8ntfe1-. ', max_size=40).map(str.encode))
+def test_any_bytes_are_a_value_or_an_error_of_ours(raw):
+    try:
+        check_json(raw)
+    except DocmillError as error:
+        assert error.status in (400, 422)  # noqa: PT017

@@ -1,0 +1,164 @@
+"""Live events: resumable, shared, and gone when the watcher is."""
+
+import asyncio
+import json
+
+import pytest
+
+from docmill.http import events
+from docmill.http.limits import HttpOptions
+
+ETL = "/api/v1/etl"
+
+
+def parse(raw: bytes):
+    found = []
+    for block in raw.decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
+        if "event" in fields:
+            found.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def watch(desk, call, task_id, query="", **headers):
+    request = call(desk.app, "GET", f"{ETL}/tasks/{task_id}/events{query}", headers)
+    request.send()
+    start = await request.next()
+    assert 200 == start["status"]
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
+    return request
+
+
+async def test_a_task_is_watched_to_its_end(desk, call):
+    task_id = await desk.submit()
+    request = await watch(desk, call, task_id)
+    seen = await request.read_until(b"event: ")
+
+    await desk.complete(task_id, b"{}")
+    seen += await request.rest()
+
+    found = parse(seen)
+    assert [str(n) for n in range(1, len(found))] == [number for number, _, _ in found[:-1]]
+    assert "completed" in [kind for _, kind, _ in found]
+    assert (None, "end", {"task_id": task_id, "status": "completed"}) == found[-1]
+    assert ["seq", "kind", "data", "at"] == list(found[0][2])
+
+
+async def test_who_comes_back_gets_what_was_missed(desk, call):
+    task_id = await desk.submit()
+    await desk.complete(task_id, b"{}")
+    whole = parse(await (await watch(desk, call, task_id)).rest())
+
+    by_header = parse(await (await watch(desk, call, task_id, "?after=1", **{"last-event-id": "3"})).rest())
+    by_query = parse(await (await watch(desk, call, task_id, "?after=2")).rest())
+    beyond = parse(await (await watch(desk, call, task_id, "?after=999")).rest())
+
+    assert whole[3:] == by_header
+    assert whole[2:] == by_query
+    assert whole[-1:] == beyond
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])
+async def test_a_foreign_last_event_id_is_422(desk, last):
+    task_id = await desk.submit()
+
+    answer = await desk.http.get(f"{ETL}/tasks/{task_id}/events", headers={"Last-Event-ID": last})
+
+    assert 422 == answer.status_code
+
+
+async def test_who_leaves_is_forgotten(desk, call):
+    task_id = await desk.submit()
+    request = await watch(desk, call, task_id)
+    await request.read_until(b"event: ")
+    assert 1 == len(desk.app.state.tails._open)
+
+    request.leave()
+
+    await asyncio.wait_for(request.task, 2)
+    assert {} == desk.app.state.tails._open
+    await asyncio.sleep(0)
+    assert {} == dict(desk.ports.signals._of_task)
+
+
+async def test_a_hundred_watchers_share_one_reader(desk, call):
+    task_id = await desk.submit()
+    requests = [await watch(desk, call, task_id) for _ in range(100)]
+    for request in requests:
+        await request.read_until(b"event: ")
+    assert 1 == len(desk.app.state.tails._open)
+    asked, inner = [], desk.ports.ledger.events
+
+    async def counted(*args, **more):
+        asked.append(args)
+        return await inner(*args, **more)
+
+    desk.ports.ledger.events = counted
+    await desk.complete(task_id, b"{}")
+    seen = [parse(await request.rest()) for request in requests]
+
+    assert all(one == seen[0] for one in seen)
+    assert "end" == seen[0][-1][1]
+    assert len(asked) < 20
+    assert {} == desk.app.state.tails._open
+
+
+async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
+    monkeypatch.setattr(events, "KEPT_FRAMES", 1)
+    task_id = await desk.submit()
+    slow = desk.app.state.tails.watch(local, await desk.task(task_id), 0)
+    seen = await anext(slow) + await anext(slow)
+
+    await desk.complete(task_id, b"{}")
+    await asyncio.sleep(0.2)
+    async for frames in slow:
+        seen += frames
+
+    numbers = [int(number) for number, kind, _ in parse(seen) if kind != "end"]
+    assert list(range(1, len(numbers) + 1)) == numbers
+    assert "end" == parse(seen)[-1][1]
+
+
+async def test_a_lost_signal_costs_a_moment_only(desk, call):
+    task_id = await desk.submit()
+    request = await watch(desk, call, task_id)
+    await request.read_until(b"event: ")
+    desk.ports.signals.changed = lambda task_id: None  # nobody is told
+
+    await desk.claim(task_id)
+
+    assert b"event: started" in await request.read_until(b"event: started", 2)
+    request.leave()
+    await request.rest()
+
+
+async def test_a_quiet_stream_is_kept_alive(open_desk, call):
+    async with open_desk(options=HttpOptions(heartbeat_s=0.05, poll_s=0.05)) as desk:
+        request = await watch(desk, call, await desk.submit())
+
+        assert await request.read_until(b": still here\n\n")
+        request.leave()
+        await request.rest()
+
+
+async def test_a_shutdown_ends_the_streams(desk, call):
+    request = await watch(desk, call, await desk.submit())
+    await request.read_until(b"event: ")
+
+    desk.app.state.drain.begin()
+
+    assert b"event: end" not in await request.rest(2)
+
+
+async def test_events_as_json(desk):
+    task_id = await desk.submit()
+    await desk.complete(task_id, b"{}")
+    as_json = {"Accept": "application/json"}
+
+    first = (await desk.http.get(f"{ETL}/tasks/{task_id}/events?limit=2", headers=as_json)).json()
+    rest = (await desk.http.get(f"{ETL}/tasks/{task_id}/events?after={first['next']}", headers=as_json)).json()
+    none = (await desk.http.get(f"{ETL}/tasks/{task_id}/events?after={rest['next']}", headers=as_json)).json()
+
+    assert [1, 2] == [event["seq"] for event in first["events"]]
+    assert 3 == rest["events"][0]["seq"]
+    assert {"events": [], "next": rest["next"]} == none
