@@ -5,11 +5,13 @@ This is the only place that asks which world we are in.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,14 +164,16 @@ async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
-    import uvicorn
-
-    from docmill.http.app import HttpOptions, build_app
-
     async with opened(settings) as ports:
         auth = await authenticator(settings, ports.keys)
         listener = listen(settings.host, settings.port)
         async with working(settings, ports) as worker:
+            # What a crash interrupted goes on while the web framework is still being imported.
+            await asyncio.to_thread(import_module, "docmill.http.app")
+            import uvicorn
+
+            from docmill.http.app import HttpOptions, build_app
+
             options = HttpOptions(
                 version=__version__,
                 allowed_hosts=settings.allowed_hosts,

@@ -28,6 +28,7 @@ class Service:
         self._flags = flags
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self.log: deque[str] = deque(maxlen=400)
 
     def start(self) -> Self:
@@ -39,10 +40,11 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | self._environment,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | self._environment,
             start_new_session=True,
         )
-        threading.Thread(target=self._keep_log, args=(self._process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._keep_log, args=(self._process,), daemon=True)
+        self._reader.start()
         assert self._process.stdout
         line = self._process.stdout.readline()
         if "http://" not in line:
@@ -51,6 +53,10 @@ class Service:
             raise AssertionError(f"the service did not start: {line!r}\n" + "".join(self.log))
         self.url = next(word for word in line.split() if word.startswith("http://"))
         return self
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -65,6 +71,7 @@ class Service:
         assert self._process
         self._process.kill()
         self._process.wait()
+        self._close()
 
     def stop(self, seconds: float = 30) -> int:
         """Ask it to end; its exit code."""
@@ -72,15 +79,23 @@ class Service:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(seconds)
+            code = self._process.wait(seconds)
+            self._close()
+            return code
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"the service did not stop in {seconds} s\n" + "".join(self.log)) from None
 
+    def _close(self) -> None:
+        assert self._process and self._process.stdout and self._reader
+        self._reader.join(5)
+        self._process.stdout.close()
+
     def _keep_log(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr
-        for line in process.stderr:
-            self.log.append(line)
+        with process.stderr as stream:
+            for line in stream:
+                self.log.append(line)
 
     def __enter__(self) -> Self:
         return self.start()

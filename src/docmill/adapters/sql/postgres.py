@@ -16,7 +16,6 @@ T = TypeVar("T")
 
 STATEMENT_MS = 15_000
 CONNECT_S = 5.0
-RACES = 5
 
 _AWAY = (
     OSError,
@@ -28,8 +27,10 @@ _AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.QueryCanceledError,
+    # Two transactions in each other's way: the loser's caller tries again, as after any short absence.
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
 )
-_RACED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 
 
 class PostgresDatabase:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from docmill.adapters.sql.statement import Op, Query, Row
+from docmill.adapters.sql.statement import Op, Query, Row, Statement
 from docmill.core.errors import DocmillError, StorageFull, Unavailable
 
 T = TypeVar("T")
@@ -59,9 +59,8 @@ class SqliteDatabase:
 
     async def script(self, text: str) -> None:
         def run() -> Op[None]:
-            self._connection.execute(text)
-            return None
-            yield
+            for part in text.split(";\n"):
+                yield Query(Statement(part), {})
 
         await self.write(run())
 
