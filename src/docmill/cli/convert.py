@@ -36,14 +36,26 @@ ALL_FILES = "all files"
 @click.option(
     "-o", "--out", type=click.Path(file_okay=False, path_type=Path), help="Write the twins below this folder."
 )
-@click.option("--layout", type=click.Choice(("folder", "sidecar")), default="folder", show_default=True)
+@click.option(
+    "--layout",
+    type=click.Choice(("folder", "sidecar")),
+    default="folder",
+    show_default=True,
+    help="_report.pdf/report.md, or report.en.md beside it.",
+)
 @click.option("--recursive/--no-recursive", "-r", default=True, help="Walk into the folders of a folder (the default).")
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), help="Documents at once; default: the number of cores.")
 @click.option("--only-failed", is_flag=True, help="Only those that failed the last time.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and why; write nothing.")
 @click.option("--force", is_flag=True, help="Write although the twin is current, or was edited by a person.")
 @click.option("--language", metavar="CODE", help="Language of the documents, for example de; default: found out.")
-@click.option("--ocr", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True)
+@click.option(
+    "--ocr",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="Whether to read pages as images.",
+)
 @click.option("--page-images", is_flag=True, help="Also keep an image of every page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.option("--jsonl", is_flag=True, help="Print one JSON object per file, as it is done.")

@@ -32,7 +32,13 @@ ABOUT = "README.md"
 
 
 @click.command(epilog="Exit codes: 0 every sample was completed, 1 some were not, 2 the demo could not start.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default="demo-data", show_default=True)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="demo-data",
+    show_default=True,
+    help="Where the results go.",
+)
 @click.option(
     "--samples",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -97,11 +97,19 @@ def list_versions(document_id: UUID, url: str, as_json: bool) -> None:
 @docs.command("get", epilog=EXITS)
 @id_argument("document_id")
 @version_option
+@click.option("--markdown", is_flag=True, help="What was read from it, instead of the original.")
 @out_option
 @url_option
-def get_document(document_id: UUID, version: str | None, out: Path | None, url: str) -> None:
-    """Fetch the bytes of a document."""
-    _fetch(url, f"{DOCUMENTS}/{document_id}/blob", out, version=version)
+def get_document(document_id: UUID, version: str | None, markdown: bool, out: Path | None, url: str) -> None:
+    """Fetch the original of a document, or its Markdown."""
+    if not markdown:
+        _fetch(url, f"{DOCUMENTS}/{document_id}/blob", out, version=version)
+        return
+    found = service.run(url, lambda api: api.get(f"{DOCUMENTS}/{document_id}", version=version))
+    texts = [one["ref"]["asset_id"] for one in found["assets"] if one["media_type"] == "text/markdown"]
+    if not texts:
+        raise Trouble(f"The document {document_id} has no Markdown.")
+    _fetch(url, f"{ASSETS}/{texts[0]}/blob", out, is_text=True)
 
 
 @docs.command("delete", epilog=EXITS)
@@ -166,7 +174,7 @@ def get_asset(asset_id: UUID, out: Path | None, url: str) -> None:
     _fetch(url, f"{ASSETS}/{asset_id}/blob", out)
 
 
-def _fetch(url: str, path: str, file: Path | None, **params: Any) -> None:
+def _fetch(url: str, path: str, file: Path | None, *, is_text: bool = False, **params: Any) -> None:
     async def to_stdout(api: Api) -> None:
         await api.download(path, out.write, **params)
 
@@ -186,7 +194,7 @@ def _fetch(url: str, path: str, file: Path | None, **params: Any) -> None:
         target = file
         service.run(url, to_file)
         return
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not is_text:
         raise click.UsageError("The bytes may be anything, and this is a terminal. Name a file with -o.")
     with standard_output() as out:
         service.run(url, to_stdout)

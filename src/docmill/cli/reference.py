@@ -15,18 +15,18 @@ HEAD = """\
 
 <!-- Made by 'python -m docmill.cli.reference'; a test keeps it the same as what the commands say. -->
 
-`docmill COMMAND --help` prints what stands here. [Checking contracts](cli-contracts.md) tells more about `check`, `schema`
-and `explain`.
+`docmill COMMAND --help` prints what stands here. [Checking contracts](cli-contracts.md) tells more about `check`,
+`schema` and `explain`.
 
 ## Settings
 `convert`, `serve`, `keys`, `db` and `doctor` take a setting from its flag, else from the environment (`DOCMILL_DATA`,
-`DOCMILL_PORT`, …), else from `docmill.toml` in the working folder, else its default. The commands that talk to a service
-find it by `--url` or `DOCMILL_URL`, and send the API key in `DOCMILL_API_KEY`; no flag takes a secret.
+`DOCMILL_PORT`, …), else from `docmill.toml` in the working folder, else its default. The commands that talk to a
+service find it by `--url` or `DOCMILL_URL`, and send the API key in `DOCMILL_API_KEY`; no flag takes a secret.
 
 ## Output
-Results go to standard output, everything else to standard error. `--json` prints one JSON value, `--jsonl` one per line.
-Colours and live displays appear on a terminal only. An error is one line with its stable code; `docmill explain CODE` tells
-more.
+Results go to standard output, everything else to standard error. `--json` prints one JSON value, `--jsonl` one per
+line. Colours and live displays appear on a terminal only. An error is one line with its stable code; `docmill explain
+CODE` tells more.
 
 ## Exit codes
 | code | meaning |
@@ -43,7 +43,7 @@ WIDTH = 100
 
 
 def page() -> str:
-    return HEAD + "".join(_sections(main, click.Context(main, info_name="docmill"), 2))
+    return HEAD + "".join(_sections(main, click.Context(main, info_name="docmill", **main.context_settings), 2))
 
 
 def _sections(command: click.Command, context: click.Context, level: int) -> Iterator[str]:

@@ -77,7 +77,7 @@ async def _submit(
             complain(f"{file}: {refused.code}: {refused.message}")
             continue
         sent.tasks.append(task)
-        if not as_json and not follow:
+        if not as_json:
             out.line(f"task {task['task_id']}  {printable(task['filename'])}  {task['status']}")
             out.flush()
     if follow:

@@ -1,0 +1,158 @@
+"""`docmill convert` from the outside, with the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCMILL = str(Path(sys.executable).parent / "docmill")
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A text, a table and a web page, one of them deeper, one with a name outside ASCII."""
+    folder = tmp_path / "docs"
+    (folder / "tief").mkdir(parents=True)
+    shutil.copy(SAMPLES / "zeichen.txt", folder / "zeichen.txt")
+    shutil.copy(SAMPLES / "page.html", folder / "tief" / "Übersicht 报告.html")
+    (folder / "data.csv").write_text("name,size\nAnna,3\nBen,4\n")
+    return folder
+
+
+class Shell:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DOCMILL_")}
+        self.env = {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
+
+    def convert(self, *args: object) -> subprocess.CompletedProcess[str]:
+        command = [DOCMILL, "convert", *map(str, args)]
+        return subprocess.run(
+            command, cwd=self.home, env=self.env, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def summary(self, *args: object) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.convert(*args, "--json").stdout)
+        return found
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_twice_over_a_folder(shell: Shell, folder: Path) -> None:
+    first = shell.convert("docs")
+    second = shell.convert("docs")
+
+    assert (0, 0) == (first.returncode, second.returncode), first.stderr + second.stderr
+    assert 3 == first.stdout.count("converted  docs/")
+    assert "3 converted. 3 pages in" in first.stderr
+    assert ("", "3 current.\n") == (second.stdout, second.stderr)
+    twin = folder / "tief" / "_Übersicht 报告.html" / "Übersicht 报告.md"
+    assert twin.read_text().startswith("---\ntype:")
+
+
+def test_a_changed_file_an_edited_twin_and_a_broken_one(shell: Shell, folder: Path) -> None:
+    (folder / "broken.docx").write_bytes((SAMPLES / "notes.docx").read_bytes()[:9000])
+    before = shell.convert("docs")
+    (folder / "data.csv").write_text("name,size\nCarla,5\nDora,6\n")
+    (folder / "zeichen.txt").write_text("Something else altogether.\n")
+    (folder / "_zeichen.txt" / "zeichen.md").write_text("mended by hand\n")
+
+    after = shell.summary("docs")
+
+    assert 1 == before.returncode
+    assert "failed     docs/broken.docx: document_broken: " in before.stdout
+    assert "docmill explain CODE" in before.stderr
+    states = {Path(one["path"]).name: (one["state"], one["reason"]) for one in after["outcomes"]}
+    assert ("converted", "changed") == states["data.csv"]
+    assert ("kept", "edited") == states["zeichen.txt"]
+    assert ("current", "current") == states["Übersicht 报告.html"]
+    assert (1, 1, 1, 1) == (after["converted"], after["kept"], after["current"], after["failed"])
+    assert "Carla" in (folder / "_data.csv" / "data.md").read_text()
+    assert "mended by hand\n" == (folder / "_zeichen.txt" / "zeichen.md").read_text()
+
+
+def test_only_what_failed_is_tried_again(shell: Shell, folder: Path) -> None:
+    (folder / "empty.pdf").touch()
+    shell.convert("docs")
+    (folder / "empty.pdf").write_text("Now it has words, and they are read by their bytes.\n")
+    (folder / "new.txt").write_text("Not asked for.\n")
+
+    again = shell.summary("docs", "--only-failed")
+    once_more = shell.summary("docs", "--only-failed")
+
+    assert [("docs/empty.pdf", "converted")] == [(one["path"], one["state"]) for one in again["outcomes"]]
+    assert (0, []) == (once_more["files"], once_more["outcomes"])
+
+
+def test_a_dry_run_says_what_and_why_and_writes_nothing(shell: Shell, folder: Path) -> None:
+    (folder / "program.py").write_text("print()")
+
+    plan = shell.convert("docs", "--dry-run")
+
+    assert 0 == plan.returncode
+    assert "convert    docs/data.csv  (new)\n" in plan.stdout
+    assert "skip       docs/program.py  (not a document)\n" in plan.stdout
+    assert "3 would be converted, 1 skipped." in plan.stderr
+    assert not list(folder.rglob("_*"))
+
+
+def test_elsewhere_as_sidecars_one_line_of_json_per_file(shell: Shell, folder: Path) -> None:
+    done = shell.convert("docs", "-o", "out", "--layout", "sidecar", "--language", "de", "--jsonl")
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    keys = {"path", "state", "reason", "twin", "pages", "damaged_pages", "seconds", "error"}
+    assert 3 == len(lines)
+    assert [keys] * 3 == [set(line) for line in lines]
+    out = shell.home / "out"
+    assert {out / "data.de.md", out / "zeichen.de.md", out / "tief" / "Übersicht 报告.de.md"} == {
+        Path(line["twin"]) for line in lines
+    }
+    assert not [path for path in folder.rglob("*") if path.suffix == ".md"]
+
+
+def test_a_file_that_is_named_must_be_a_document(shell: Shell) -> None:
+    (shell.home / "noise.bin").write_bytes(bytes(range(256)) * 8)
+
+    done = shell.convert("noise.bin")
+
+    assert 1 == done.returncode
+    assert "failed     noise.bin: document_unsupported: " in done.stdout
+
+
+@pytest.mark.parametrize("args", [(), ("missing",), ("docs", "--json", "--jsonl"), ("docs", "--language", "../x")])
+def test_wrong_usage(shell: Shell, folder: Path, args: tuple[str, ...]) -> None:
+    assert 2 == shell.convert(*args).returncode
+
+
+def test_an_interrupted_run_says_how_to_go_on(shell: Shell, folder: Path) -> None:
+    for number in range(3):
+        shutil.copy(SAMPLES / "scan.en.pdf", folder / f"z{number}.pdf")
+    command = [DOCMILL, "convert", "docs", "--jobs", "1"]
+    with subprocess.Popen(
+        command, cwd=shell.home, env=shell.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        first = process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+
+    assert first.startswith("converted")
+    assert 130 == process.returncode
+    assert "The same command goes on" in told
+    assert "Traceback" not in told
+    assert not list(folder.rglob(".docmill-*.tmp"))
+    assert not list(shell.home.glob("docmill-convert-*"))
