@@ -92,6 +92,17 @@ def picture_bytes() -> bytes:
     return out.getvalue()
 
 
+def pdf_form(path: Path) -> Path:
+    """A form that somebody filled in."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(path))
+    canvas.drawString(72, 760, "Please tell us the name of the ship and its home port below.")
+    canvas.acroForm.textfield(name="ship", value="Gorch Fock", x=72, y=700, width=200, height=20)
+    canvas.save()
+    return path
+
+
 def pdf_chinese(path: Path) -> Path:
     from reportlab.pdfbase.cidfonts import UnicodeCIDFont
     from reportlab.pdfbase.pdfmetrics import registerFont

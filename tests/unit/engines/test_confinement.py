@@ -104,7 +104,7 @@ def test_close_ends_every_child_also_at_work(naughty: Callable[..., Any]) -> Non
         pid = await asyncio.to_thread(appears, job.folder / "pid")
         await engine.close()
         assert gone(pid)
-        with pytest.raises(StageFailed):
+        with pytest.raises(Unavailable):
             await running
         with pytest.raises(Unavailable):
             await engine.start(work("say"), silent)

@@ -89,6 +89,29 @@ def test_a_chinese_pdf(bench: Bench, tmp_path: Path) -> None:
     assert "zh" == parsed.language
 
 
+def test_what_was_filled_into_a_form_is_kept(bench: Bench, tmp_path: Path) -> None:
+    parsed = bench.parse(documents.pdf_form(tmp_path / "form.pdf"))
+
+    assert "the name of the ship" in parsed.markdown
+    assert "Gorch Fock" in parsed.markdown
+
+
+def test_markup_in_table_cells_is_text(bench: Bench, tmp_path: Path) -> None:
+    """A table's HTML is an asset that somebody will open."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(["a", "b"])
+    book.active.append(["<script>steal()</script>", "<img src=x onerror=steal()>"])
+    book.save(tmp_path / "evil.xlsx")
+
+    parsed = bench.parse(tmp_path / "evil.xlsx")
+
+    html = (bench.folder / "assets" / parsed.figures[0].name).read_text()
+    assert "<script" not in html
+    assert "<img" not in html
+
+
 def test_no_page_of_a_long_pdf_is_lost(bench: Bench, tmp_path: Path) -> None:
     parsed = bench.parse(documents.pdf(tmp_path / "long.pdf", 70))
 

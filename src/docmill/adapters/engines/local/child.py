@@ -131,7 +131,7 @@ def failures(limits: Limits) -> Iterator[list[frames.Failed]]:
         fail("document", error.code, **error.facts)
     except MemoryError:
         fail("stage", "parse_memory", limit_mb=limits.memory_mb)
-    except OutputTooLarge:
+    except (OutputTooLarge, frames.BadFrame):
         fail("stage", "parse_output_too_large", limit_mb=limits.output_mb)
     except RecursionError:
         fail("document", "document_broken", why="it is nested too deeply")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import structlog
+
 from docmill.core.errors import StageFailed, Unavailable
 from docmill.core.parsed import Parsed
 
@@ -19,6 +21,8 @@ from .process import Child, ChildLost, sweep_temp
 if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
 
+log = structlog.get_logger(__name__)
+
 REVISION = 1
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
 CHILD = "docmill.adapters.engines.local.child"
@@ -26,17 +30,19 @@ SPAWN_TRIES = 3
 
 
 class LocalEngine:
-    """At most `slots` documents at a time, each in a child of its own; one spare child stays warm."""
+    """At most `slots` documents at a time, each in a child of its own; spare children stay warm."""
 
     name = "local"
 
-    def __init__(self, slots: int = 2, limits: Limits | None = None, *, child_module: str | Path = CHILD) -> None:
+    def __init__(
+        self, slots: int = 2, limits: Limits | None = None, *, spares: int = 1, child_module: str | Path = CHILD
+    ) -> None:
         self.version = f"{REVISION}+" + ".".join(
             f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr")
         )
         self.limits = limits or Limits()
         self._slots = asyncio.Semaphore(slots)
-        self._most = slots + 1
+        self._most = slots + spares
         self._module = child_module
         self._idle: list[Child] = []
         self._children: set[Child] = set()
@@ -52,10 +58,14 @@ class LocalEngine:
                 try:
                     return await child.run(work, report)
                 except ChildLost as lost:
-                    last_words = str(lost)
+                    log.error("parser_lost", stderr=str(lost)[-1000:])
+                except StageFailed:
+                    if self._closed:  # it did not crash: we ended it
+                        raise Unavailable("shutting_down") from None
+                    raise
                 finally:
                     self._give_back(child)
-        raise StageFailed("stage_failed", why=f"no parser process would start: {last_words[-300:]}")
+        raise StageFailed("stage_failed", why="no parser process would start")
 
     async def warm(self) -> None:
         """Start the spare child now instead of with the first document."""
@@ -134,7 +144,7 @@ def parse_file(path: Path, folder: Path, options: dict[str, Any] | None = None, 
     from docmill.ports import Work
 
     async def once() -> Parsed:
-        engine = LocalEngine(1)
+        engine = LocalEngine(1, spares=0)
         try:
             work = Work(0, uuid4(), path, path.name if name is None else name, folder, options or {})
             return await engine.start(work, lambda _done, _total: None)

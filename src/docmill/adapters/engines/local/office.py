@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from typing import Any
 
@@ -51,4 +52,6 @@ def place_images(job: Job, index: int, markdown: str, assets: Any) -> str:
 
 
 def without_image(markdown: str, path: str) -> str:
-    return markdown.replace(f"![]({path})", "")
+    """A picture that no browser shows leaves its description."""
+    path = re.escape(path)
+    return re.sub(rf"!\[([^\]]*)\]\({path}[^)]*\)|<img[^>]*{path}[^>]*>", lambda found: found[1] or "", markdown)

@@ -112,6 +112,7 @@ def fast_pages(source: Path) -> Iterator[dict[int, Any]]:
         output_format="markdown",
         include_complexity=True,
         extract_blocks=True,
+        extract_form_fields=True,
         continue_on_page_error=True,
         max_pages=1_000_000,
         quiet=True,
@@ -168,8 +169,8 @@ def survey(document: Any, index: int) -> Survey:
 
 def pictures_and_paths(page: Any) -> tuple[float, int]:
     """Which part of the page pictures cover, and how many lines and curves it has."""
-    width, height = page.get_size()
-    area = max(1.0, width * height)
+    x0, y0, x1, y1 = page.get_cropbox()
+    area = max(1.0, (x1 - x0) * (y1 - y0))
     cover, paths = 0.0, 0
     kinds = [pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_PATH]
     for number, item in enumerate(page.get_objects(filter=kinds, max_depth=2)):
@@ -179,7 +180,7 @@ def pictures_and_paths(page: Any) -> tuple[float, int]:
             paths += 1
         else:
             left, bottom, right, top = item.get_bounds()
-            cover += max(0.0, min(right, width) - max(left, 0)) * max(0.0, min(top, height) - max(bottom, 0)) / area
+            cover += max(0.0, min(right, x1) - max(left, x0)) * max(0.0, min(top, y1) - max(bottom, y0)) / area
     return min(1.0, cover), paths
 
 
@@ -268,13 +269,24 @@ def read_text(job: Job, document: Any, index: int, page: Survey, fast: Any, care
         if page.letters:
             job.warn(f"page {index + 1}: structure dropped to keep the text")
     missing = [link for name, link in figures.links.items() if f"assets/{name}" not in markdown]
-    markdown = "\n\n".join(filter(None, [markdown, *missing]))
+    markdown = "\n\n".join(filter(None, [markdown, *missing, filled_in(fast, markdown)]))
     if careful is not None:
         for block, html in vortex.tables(careful[1]):
             job.add_table(html, index, box_of(block), anchor=vortex.table_anchor(*careful, block))
     elif fast is not None:
         add_fast_tables(job, index, fast)
     job.add_page(index, markdown)
+
+
+def filled_in(fast: Any, markdown: str) -> str:
+    """What somebody wrote into the page's form: it is not part of the text layer."""
+    fields = [field for field in (fast.form_fields if fast is not None else None) or () if field.value]
+    lines = [
+        f"- {field.alternate_name or field.name or field.type}: {' '.join(field.value.split())}"
+        for field in fields
+        if field.type not in ("pushbutton", "signature") and field.value not in markdown
+    ]
+    return "\n".join(lines)
 
 
 class Figures:

@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from docmill.core.errors import SENTENCES, DocumentError, StageFailed
 from docmill.core.parsed import Figure, Page, Parsed
 
@@ -24,6 +26,8 @@ from .limits import Limits
 
 if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
+
+log = structlog.get_logger(__name__)
 
 STDERR_KEPT = 8 * 1024
 SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
@@ -174,6 +178,8 @@ class Child:
         how = f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
         if any(sign in self._stderr for sign in OUT_OF_MEMORY):
             how += ", out of memory"
+        log.warning("parser_died", pid=self.pid, how=how, documents=self.documents)
+        log.debug("parser_last_words", pid=self.pid, stderr=self.stderr)
         return StageFailed("parse_crashed", how=how)
 
     async def kill(self) -> None:

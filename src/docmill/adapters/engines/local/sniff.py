@@ -175,10 +175,11 @@ def charset(data: bytes, *, whole: bool = True) -> str | None:
     if decodes(data, "utf-8", whole):
         return "utf-8"
     if decodes(data, "gb18030", whole):
-        text = data.decode("gb18030", "ignore")
+        text = data[:HEAD].decode("gb18030", "ignore")
         if sum("\u4e00" <= letter <= "\u9fff" for letter in text) > len(text) // 5:
             return "gb18030"
-    return "cp1252" if sum(byte >= 128 for byte in data) < len(data) // 3 else None
+    head = data[:HEAD]
+    return "cp1252" if sum(byte >= 128 for byte in head) < len(head) // 3 else None
 
 
 def utf16_without_mark(data: bytes) -> str | None:
