@@ -22,8 +22,18 @@ from docmill.http.caller import Caller
 from docmill.http.errors import problems
 from docmill.http.limits import Drain
 from docmill.http.uploads import MAX_ROW_ID, Mount
-from docmill.http.wire import Json, MountAck, TaskAck, TaskBatch, TaskList, TaskOut, task_json, tasks_json
-from docmill.ports import Ports
+from docmill.http.wire import (
+    Json,
+    MountAck,
+    TaskAck,
+    TaskBatch,
+    TaskList,
+    TaskOut,
+    faces_json,
+    task_json,
+    tasks_json,
+)
+from docmill.ports import Filter, Ports
 from docmill.work import control, query
 
 MAX_BATCH = 100
@@ -56,19 +66,18 @@ async def get_tasks(
 ) -> Response:
     before = read_cursor(cursor, project_id, status) if cursor else None
     offset = 0 if cursor else offset
-    found = await query.tasks(
-        ports, who, project_id=project_id, status=status, limit=limit, offset=offset, before=before
-    )
-    more = len(found.tasks) == limit and (before is not None or offset + limit < found.total)
-    return Json(
-        {
-            "tasks": tasks_json(found.tasks, await _results(ports, found.tasks) if include else None),
-            "total": found.total,
-            "limit": limit,
-            "offset": offset,
-            "next_cursor": write_cursor(found.tasks[-1].id, project_id, status) if more else None,
-        }
-    )
+    where = Filter(who.owner, project_id, status, limit, offset, before)
+    tasks: Any
+    if include:
+        listing = await query.tasks(ports, where)
+        tasks, total = tasks_json(listing.tasks, await _results(ports, listing.tasks)), listing.total
+        ids = [task.id for task in listing.tasks]
+    else:
+        found = await query.faces(ports, where)
+        tasks, total, ids = faces_json(found.faces), found.total, [face.id for face in found.faces]
+    more = len(ids) == limit and (before is not None or offset + limit < total)
+    cursor = write_cursor(ids[-1], project_id, status) if more else None
+    return Json({"tasks": tasks, "total": total, "limit": limit, "offset": offset, "next_cursor": cursor})
 
 
 @router.get("/tasks/batch", response_model=TaskBatch, summary="Several tasks by their ids")
@@ -79,7 +88,8 @@ async def get_batch(
     include: Literal["result"] | None = None,
 ) -> Response:
     found = await query.batch(ports, who, read_ids(task_ids))
-    return Json({"tasks": tasks_json(found, await _results(ports, found) if include else None), "total": len(found)})
+    results = await _results(ports, found) if include else {}
+    return Json({"tasks": tasks_json(found, results), "total": len(found)})
 
 
 @router.get("/tasks/{task_id}", response_model=TaskOut, summary="A task", responses={304: {"description": "Unchanged"}})

@@ -24,7 +24,7 @@ from docmill.core.task import MountWish, Task, TwinWish, Wishes
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems, validation
-from docmill.http.limits import HttpOptions, patient
+from docmill.http.limits import HttpOptions
 from docmill.http.multipart import Form, FormLimits, Part
 from docmill.http.wire import Json, SubmittedFiles, TaskAck, UploadAck, check_json, check_text
 from docmill.ports import Once, Ports, Stored
@@ -264,8 +264,7 @@ class Inbox:
         request = self.request
         if _content_length(request) > self.max_bytes:
             raise TooLarge("upload_too_large", limit=self.max_bytes)
-        options: HttpOptions = request.app.state.options
-        body = _body(request, self.max_bytes, options.body_idle_s)
+        body = _body(request, self.max_bytes)
         form = Form.of(request.headers, body, FormLimits(files=self.max_files, parts=self.max_files + 16))
         while part := await form.next_part():
             if part.is_file and part.name in ("file", "files"):
@@ -307,23 +306,48 @@ class Inbox:
         filename = check_text(part.filename or "")
         file = Received(filename, self._project(), _media_type(part), is_late=bool(self.files))
         self.files.append(file)
-        limit = _file_limit(self.request, self.ports)
+        source = Source(part, _file_limit(self.request, self.ports))
         try:
-            file.stored = await intake.upload(
-                self.ports, self.who, file.project_id, filename, _capped(part.chunks(), limit)
-            )
-        except (Torn, ClientDisconnect):
-            raise
-        except DocmillError as error:
-            file.fault = error
+            file.stored = await intake.upload(self.ports, self.who, file.project_id, filename, source.chunks())
+        except Exception as error:
+            if source.broken:
+                raise source.broken from None
+            file.fault = error if isinstance(error, DocmillError) else _storing_failed(error)
             if self.max_files == 1:
                 # Nothing else to save: what is left of the body need not be read.
-                raise
-        except Exception as error:
-            log.error("upload_failed", exc_info=error)
-            file.fault = StageFailed("upload_failed", why=type(error).__name__)
+                raise file.fault from None
         else:
             self.request.app.state.metrics.uploaded(file.stored.size)
+
+
+class Source:
+    """The bytes of one file on their way to the store. Remembers whether the form itself broke under it."""
+
+    def __init__(self, part: Part, limit: int) -> None:
+        self._part = part
+        self._limit = limit
+        self.broken: Exception | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        seen = 0
+        chunks = self._part.chunks()
+        while True:
+            try:
+                chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except Exception as error:
+                self.broken = error
+                raise
+            seen += len(chunk)
+            if seen > self._limit:
+                raise TooLarge("upload_too_large", limit=self._limit)
+            yield chunk
+
+
+def _storing_failed(error: Exception) -> DocmillError:
+    log.error("upload_failed", exc_info=error)
+    return StageFailed("upload_failed", why=type(error).__name__)
 
 
 class ProjectTooLate(Invalid):
@@ -334,18 +358,11 @@ class ProjectTooLate(Invalid):
         self.message = "project_id must come before the file in the form, or stand in the address as ?project_id=."
 
 
-class Torn(BadRequest):
-    """The form itself broke off: no later part can be read."""
-
-
-async def _body(request: Request, limit: int, idle_s: float) -> AsyncIterator[bytes]:
+async def _body(request: Request, limit: int) -> AsyncIterator[bytes]:
     seen = 0
     more = True
     while more:
-        try:
-            message = await patient(request.receive, idle_s)
-        except BadRequest:
-            raise Torn("upload_incomplete") from None
+        message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         chunk = message.get("body", b"")
@@ -355,15 +372,6 @@ async def _body(request: Request, limit: int, idle_s: float) -> AsyncIterator[by
             raise TooLarge("upload_too_large", limit=limit)
         if chunk:
             yield chunk
-
-
-async def _capped(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    seen = 0
-    async for chunk in chunks:
-        seen += len(chunk)
-        if seen > limit:
-            raise TooLarge("upload_too_large", limit=limit)
-        yield chunk
 
 
 def _file_limit(request: Request, ports: Ports) -> int:

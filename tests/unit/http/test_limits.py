@@ -211,3 +211,10 @@ async def test_openapi_describes_every_route(desk):
     assert "application/problem+json" in submit["422"]["content"]
     assert [] == schema["paths"]["/health"]["get"]["security"]
     assert "HTTPValidationError" not in schema["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [(f"{ETL}/tasks?cursor=%00", 400), ("/a%00b", 404), (f"{ETL}/tasks/%00", 422)]
+)
+async def test_nul_in_an_address_is_the_clients_fault(desk, path, status):
+    assert status == (await desk.http.get(path)).status_code

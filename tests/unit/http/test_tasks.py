@@ -557,3 +557,45 @@ async def test_a_hostile_file_name_is_only_a_name(desk):
         answer = await desk.upload(name.replace('"', "%22"), b"x")
         assert answer["key"].startswith("users/local/raw/123/")
         assert ".." not in answer["key"]
+
+
+async def test_a_form_that_breaks_in_a_file_is_refused_whole(desk):
+    headers, body = form(("project_id", None, b"1"), ("files", "a.pdf", b"x"), ("files", "b.pdf", b"y" * 1000))
+    broken = body.replace(b'name="files"; filename="b.pdf"', b"nam\xff;", 1)
+
+    for whole in (body[:-200], broken, body[:-6] + b"junk"):
+        answer = await desk.http.post(f"{ETL}/upload_and_submit", content=whole, headers=headers)
+        assert 400 == answer.status_code, answer.text
+    assert [] == await stored(desk)
+    assert 0 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
+async def test_all_files_together_have_a_limit(open_desk):
+    async with open_desk(options=HttpOptions(max_batch_bytes=5000)) as desk:
+        headers, body = form(("project_id", None, b"1"), *[("files", f"{n}.pdf", b"x" * 1000) for n in range(6)])
+
+        async def chunked():
+            for at in range(0, len(body), 100):
+                yield body[at : at + 100]
+
+        for content in (body, chunked()):
+            answer = await desk.http.post(f"{ETL}/upload_and_submit", content=content, headers=headers)
+            assert (413, "upload_too_large") == (answer.status_code, answer.json()["code"])
+        assert [] == await stored(desk)
+        assert 0 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
+async def test_a_store_that_breaks_is_a_failed_task_too(open_desk):
+    class Breaking(FullStore):
+        async def put(self, key, chunks, *, limit=None):
+            async for _ in chunks:
+                raise OSError("secret path")
+
+    async with open_desk(alter=lambda ports: replace(ports, store=Breaking(ports.store))) as desk:
+        both = [("files", ("a.pdf", b"x" * 100)), ("files", ("b.pdf", b"x"))]
+        answer = await desk.http.post(f"{ETL}/upload_and_submit", data={"project_id": "5"}, files=both)
+        alone = await desk.http.post(f"{ETL}/upload", data={"project_id": "5"}, files={"file": ("a.pdf", b"x")})
+
+        assert ["failed", "failed"] == [item["status"] for item in answer.json()["items"]]
+        assert (500, "upload_failed") == (alone.status_code, alone.json()["code"])
+        assert "secret" not in answer.text + alone.text
