@@ -25,6 +25,12 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
+demo: $(VENV)/.run ## Show a run from end to end: a service, the samples, their twins
+	$(BIN)/docmill demo
+
+serve: $(VENV)/.run ## Run the service on 127.0.0.1:8321
+	$(BIN)/docmill serve
+
 check: $(VENV)/.dev ## Formatter, linter, strict types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -233,7 +233,9 @@ class Tally:
         would = "would be " if self.dry_run else ""
         parts = [f"{self.counts['converted']} {would}converted"]
         parts += [f"{self.counts[state]} {state}" for state in ("current", "kept", "skipped", "failed")]
-        told_parts = [part for part in parts if not part.startswith("0 ")] or ["nothing to do"]
+        told_parts = [part for part in parts if not part.startswith("0 ")] or [
+            "nothing was done" if self.interrupted else "nothing to do"
+        ]
         pages = f" {plural(self.pages, 'page')} in {seconds:.1f} s." if self.pages else ""
         complain(f"{', '.join(told_parts)}.{pages}".capitalize())
         if self.codes:

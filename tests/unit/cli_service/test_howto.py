@@ -1,0 +1,121 @@
+"""The README and the how-to pages are run, and must print what they say.
+
+A ```console block is run if it starts with `$ docmill`; one that is marked `console service` needs a service, which is
+started for its page and answers in place of http://127.0.0.1:8321. `…` stands for anything: within a line for a part of
+it, alone for any lines. Blocks that would never end, or name what is not there, are marked by SHOWN below.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = ("README.md", *(f"docs/howto/{path.name}" for path in sorted((ROOT / "docs" / "howto").glob("*.md"))))
+SAMPLES = ("report.en.pdf", "notes.docx", "data.csv", "invoice.en.pdf")
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = "http://127.0.0.1:8321"
+MARK = "-- end of output --"
+SHOWN = ("$ docmill serve\n", "$ docmill cancel 12", "$ export ", "$ make ")
+BIN = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_shows_what_the_commands_print(name: str, tmp_path: Path) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    lay_out(page, tmp_path)
+    shown = [step for block in blocks(page) for step in steps(block)]
+
+    with service(tmp_path, wanted="```console service" in page) as address:
+        printed = run([command.replace(ADDRESS, address) for command, _ in shown], tmp_path, address)
+
+    assert len(shown) == len(printed)
+    for (command, output), text in zip(shown, printed, strict=True):
+        same = re.fullmatch(pattern(output), text.replace(address, ADDRESS))
+        assert same, f"$ {command}\n{text}\n--- the page says ---\n{output}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page):
+        assert target.startswith("https://") or ((ROOT / name).parent / target).exists(), target
+
+
+def lay_out(page: str, folder: Path) -> None:
+    for place in ("papers", "samples"):
+        (folder / place).mkdir()
+        for sample in SAMPLES[: 3 if place == "papers" else None]:
+            shutil.copy(ROOT / "samples" / sample, folder / place / sample)
+    for _, info, body in FENCE.findall(page):
+        if named := re.search(r"\bfile=(\S+)", info):
+            (folder / named[1]).write_text(body, "utf-8")
+
+
+def blocks(page: str) -> Iterator[str]:
+    for language, _, body in FENCE.findall(page):
+        if language == "console" and not body.startswith(SHOWN):
+            yield body
+
+
+def steps(block: str) -> Iterator[tuple[str, str]]:
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def pattern(output: str) -> str:
+    lines = ("(?:.*\n)*?" if line.strip() == "…" else inside(line) for line in output.splitlines(True))
+    return "".join(lines) if output.strip() else r"(?s:.*)"
+
+
+def inside(line: str) -> str:
+    return ".*".join(re.escape(part) for part in line.split("…"))
+
+
+def run(commands: list[str], folder: Path, address: str) -> list[str]:
+    script = "".join(f"{command}\nprintf '%s\\n' '{MARK}'\n" for command in commands)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment(folder, DOCMILL_URL=address),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    )
+    # What curl prints has no newline at its end.
+    texts = done.stdout.decode().split(MARK + "\n")[:-1]
+    return [text if not text or text.endswith("\n") else text + "\n" for text in texts]
+
+
+@contextmanager
+def service(folder: Path, *, wanted: bool) -> Iterator[str]:
+    if not wanted:
+        yield ADDRESS
+        return
+    command = [str(BIN / "docmill"), "serve", "--port", "0", "--data", "data"]
+    with (folder / "serve.log").open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(folder)
+        )
+        try:
+            assert process.stdout
+            yield process.stdout.readline().split()[3]
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", "NO_COLOR": "1", **more}
