@@ -11,13 +11,12 @@ import sys
 import time
 from uuid import uuid4
 
-from embedded import service, upload
-
 from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.core.access import LOCAL
 from docmill.core.task import Status
 from docmill.ports import Ports
 from docmill.work import intake
+from embedded import service, upload
 
 P50_MS, P99_MS = 5.0, 25.0
 
@@ -35,8 +34,9 @@ async def start_of_one(ports: Ports, key: str) -> float:
 
 
 async def finished(ports: Ports) -> None:
-    while sum(n for status, n in (await ports.ledger.counts()).items() if status in BUSY):
-        await asyncio.sleep(0.02)
+    with ports.signals.subscribe() as signals:
+        while sum(n for status, n in (await ports.ledger.counts()).items() if status in BUSY):
+            await signals.wait(0.05)
 
 
 BUSY = ("pending", "mineru_parsing", "llm_processing")

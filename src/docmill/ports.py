@@ -91,7 +91,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which tasks a list shows, newest first. *before*, the last id of the page before, is the way through a long one."""
+    """Which tasks a list shows, newest first. *before*: the last id of the page before."""
 
     who: Owner
     project_id: int | None = None
@@ -102,14 +102,8 @@ class Filter:
     before: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Face:
-    """A task as encoded JSON (`core.face`), and the times that the database stamped."""
-
-    id: int
-    json: str
-    created_ms: int
-    updated_ms: int
+Face = Sequence[Any]
+"""A task's id, its face as encoded JSON (`core.face`), and the time of its last change in ms. A bare row: a list is hot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,10 +219,10 @@ async def test_a_face_is_the_task_as_it_is_now(ledger: SqlLedger) -> None:
     faces = await ledger.faces(Filter(ANNA))
 
     assert [face_of(task) | {"metadata": ANY} for task in tasks] == [
-        json.loads(face.json) | {"metadata": ANY} for face in faces.faces
+        json.loads(face[1]) | {"metadata": ANY} for face in faces.faces
     ]
-    assert ["failed", "completed", "pending"] == [json.loads(face.json)["status"] for face in faces.faces]
-    assert [task.updated_ms for task in tasks] == [face.updated_ms for face in faces.faces]
+    assert ["failed", "completed", "pending"] == [json.loads(face[1])["status"] for face in faces.faces]
+    assert [task.updated_ms for task in tasks] == [face[2] for face in faces.faces]
     assert 3 == faces.total
 
 

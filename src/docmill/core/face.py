@@ -1,4 +1,4 @@
-"""A task as clients see it: the field names of the wire, without times and result.
+"""A task as clients see it: the field names of the wire, without the time of the last change and the result.
 
 Lists are read far more often than tasks change, so the ledger keeps each task's face encoded beside its row; a page
 of a list is then a fetch and a join of strings.
@@ -6,6 +6,8 @@ of a list is then a fetch and a join of strings.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from docmill.core.machine import WIRE_STAGE, wire_status
@@ -22,6 +24,7 @@ def face_of(task: Task) -> dict[str, Any]:
         "rule_id": task.rule_id,
         "status": wire_status(task),
         "progress": task.progress,
+        "created_at": iso(task.created_ms),
         "error": fault.message if fault else None,
         "metadata": {
             "s3_key": task.source_key or None,
@@ -42,3 +45,14 @@ def face_of(task: Task) -> dict[str, Any]:
             "mounted_path": task.mounted_path,
         },
     }
+
+
+def iso(ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC."""
+    second, rest = divmod(ms, 1000)
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

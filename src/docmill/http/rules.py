@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from docmill.core.face import iso
 from docmill.core.rules import Draft, Rule, mode_or_default
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
-from docmill.http.wire import Json, iso
+from docmill.http.wire import Json
 from docmill.work import rulebook
 
 MAX_OFFSET = 2**63 - 1

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from docmill.core.face import iso
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
-from docmill.http.wire import Json, iso
+from docmill.http.wire import Json
 from docmill.ports import Table
 from docmill.work import tables
 

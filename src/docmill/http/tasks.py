@@ -74,7 +74,7 @@ async def get_tasks(
         ids = [task.id for task in listing.tasks]
     else:
         found = await query.faces(ports, where)
-        tasks, total, ids = faces_json(found.faces), found.total, [face.id for face in found.faces]
+        tasks, total, ids = faces_json(found.faces), found.total, [face[0] for face in found.faces]
     more = len(ids) == limit and (before is not None or offset + limit < total)
     cursor = write_cursor(ids[-1], project_id, status) if more else None
     return Json({"tasks": tasks, "total": total, "limit": limit, "offset": offset, "next_cursor": cursor})

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from math import isinf
 from typing import Any
 
@@ -19,7 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from docmill.core.errors import BadRequest, Invalid
-from docmill.core.face import face_of
+from docmill.core.face import face_of, iso
 from docmill.core.machine import wire_status
 from docmill.core.task import LoggedEvent, Task
 from docmill.ports import Face
@@ -134,22 +133,10 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def iso(ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC."""
-    second, rest = divmod(ms, 1000)
-    return f"{_second(second)}.{rest:03d}Z"
-
-
-@lru_cache(maxsize=4096)
-def _second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
 def task_json(task: Task, result: Any = None) -> dict[str, Any]:
     face = face_of(task)
     error, metadata = face.pop("error"), face.pop("metadata")
-    times = {"created_at": iso(task.created_ms), "updated_at": iso(task.updated_ms)}
-    return face | times | {"result": result, "error": error, "metadata": metadata}
+    return face | {"updated_at": iso(task.updated_ms), "result": result, "error": error, "metadata": metadata}
 
 
 def tasks_json(tasks: Sequence[Task], results: dict[int, Any]) -> list[dict[str, Any]]:
@@ -157,11 +144,8 @@ def tasks_json(tasks: Sequence[Task], results: dict[int, Any]) -> list[dict[str,
 
 
 def faces_json(faces: Sequence[Face]) -> msgspec.Raw:
-    """The same for faces, which are encoded already: each lacks only its times and its result."""
-    texts = [
-        f'{face.json[:-1]},"created_at":"{iso(face.created_ms)}","updated_at":"{iso(face.updated_ms)}","result":null}}'
-        for face in faces
-    ]
+    """The same for faces, which are encoded already."""
+    texts = [f'{face[1][:-1]},"updated_at":"{iso(face[2])}","result":null}}' for face in faces]
     return msgspec.Raw(f"[{','.join(texts)}]".encode())
 
 

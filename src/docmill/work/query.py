@@ -33,31 +33,13 @@ async def task(ports: Ports, who: Principal, task_id: int) -> Task:
     return found
 
 
-async def tasks(
-    ports: Ports,
-    who: Principal,
-    *,
-    project_id: int | None = None,
-    status: str | None = None,
-    limit: int = 50,
-    offset: int = 0,
-    before: int | None = None,
-) -> Listing:
-    return await ports.ledger.page(Filter(who.owner, project_id, status, limit, offset, before))
+async def tasks(ports: Ports, where: Filter) -> Listing:
+    return await ports.ledger.page(where)
 
 
-async def faces(
-    ports: Ports,
-    who: Principal,
-    *,
-    project_id: int | None = None,
-    status: str | None = None,
-    limit: int = 50,
-    offset: int = 0,
-    before: int | None = None,
-) -> Faces:
+async def faces(ports: Ports, where: Filter) -> Faces:
     """The same list as JSON texts, ready to be sent."""
-    return await ports.ledger.faces(Filter(who.owner, project_id, status, limit, offset, before))
+    return await ports.ledger.faces(where)
 
 
 async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:

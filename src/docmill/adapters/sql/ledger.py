@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from uuid import UUID
 
 from docmill.adapters.sql.database import Database
@@ -24,7 +25,7 @@ from docmill.core.errors import Invalid, NotFound, Unavailable
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
-from docmill.ports import Face, Faces, Filter, Listing, NewTask, Once, Transition
+from docmill.ports import Faces, Filter, Listing, NewTask, Once, Transition
 
 INSERT_TASK = Statement(
     """
@@ -429,24 +430,25 @@ def _by_ids(count: int) -> Statement:
 
 
 def _lists(columns: str) -> dict[tuple[bool, bool, bool], tuple[Statement, Statement]]:
-    """A statement for every mix of filters, so that each one uses its own index."""
+    """A statement for every mix of filters, so that each one uses its own index; and one for the total alone."""
     statements = {}
-    for project in (False, True):
-        for status in (False, True):
-            for keyset in (False, True):
-                where = "tenant = :tenant AND owner = :owner"
-                where += " AND project_id = :project_id" if project else ""
-                where += " AND status = :status" if status else ""
-                page = where + (" AND id < :before" if keyset else "")
-                statements[project, status, keyset] = (
-                    Statement(f"SELECT {columns} FROM tasks WHERE {page} ORDER BY id DESC LIMIT :limit OFFSET :offset"),
-                    Statement(f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM task_counts WHERE {where}"),
-                )
+    for project, status, keyset in product((False, True), repeat=3):
+        where = "tenant = :tenant AND owner = :owner"
+        where += " AND project_id = :project_id" if project else ""
+        where += " AND status = :status" if status else ""
+        page = where + (" AND id < :before" if keyset else "")
+        total = f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM task_counts WHERE {where}"
+        statements[project, status, keyset] = (
+            Statement(
+                f"SELECT {columns}, ({total}) FROM tasks WHERE {page} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+            ),
+            Statement(total),
+        )
     return statements
 
 
 LISTS = _lists(TASK_COLUMNS)
-FACES = _lists("id, face, created_ms, updated_ms")
+FACES = _lists("id, face, updated_ms")
 
 
 def _list(where: Filter) -> Op[Listing]:
@@ -456,7 +458,7 @@ def _list(where: Filter) -> Op[Listing]:
 
 def _faces(where: Filter) -> Op[Faces]:
     rows, total = yield from _page(FACES, where)
-    return Faces([Face(*row) for row in rows], total)
+    return Faces(rows, total)
 
 
 def _page(
@@ -473,8 +475,8 @@ def _page(
         "offset": where.offset,
     }
     rows = yield page(**params)
-    count = yield total(**params)
-    return rows, int(count[0][0])
+    count = rows or (yield total(**params))
+    return rows, int(count[0][-1])
 
 
 def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:

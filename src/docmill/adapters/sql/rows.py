@@ -69,7 +69,8 @@ def wishes_body(new: NewTask, fault: Fault | None) -> str:
 
 def task_of(row: Row) -> Task:
     body = _decoder.decode(row[14])
-    return Task(  # type: ignore[call-arg] - the fields of Body stand in Task's order; a test compares whole tasks
+    # The fields of Body stand in Task's order; a test compares whole tasks.
+    return Task(  # type: ignore[call-arg]
         row[0],
         row[1],
         row[2],
