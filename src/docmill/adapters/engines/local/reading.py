@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
 from docmill.core.errors import DocumentError
@@ -67,8 +68,14 @@ def guess_language(text: str) -> str | None:
     letters = sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha())
     if letters < 24:
         return None
+    language: str = classifier()(text)[0]
+    return language
+
+
+@cache
+def classifier() -> Callable[[str], tuple[str, float]]:
     import py3langid
 
     py3langid.set_languages(LIKELY.split())
-    language: str = py3langid.classify(text)[0]
-    return language
+    found: Callable[[str], tuple[str, float]] = py3langid.classify
+    return found
