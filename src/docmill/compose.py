@@ -101,6 +101,8 @@ async def opened(settings: Settings) -> AsyncIterator[Ports]:
             ports = bind(settings, database)
             clear_scratch(ports.scratch)
             try:
+                # Whoever knows its id may name the default rule in the very first request.
+                await ports.rules.default()
                 yield ports
             finally:
                 for engine in ports.engines.values():
