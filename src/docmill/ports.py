@@ -103,7 +103,7 @@ class Filter:
 
 
 Face = Sequence[Any]
-"""A task's id, its face as encoded JSON (`core.face`), and the time of its last change in ms. A bare row: a list is hot."""
+"""A task's id, and its face (`core.face`) as encoded JSON. A bare row of the database: lists are read often."""
 
 
 @dataclass(frozen=True, slots=True)

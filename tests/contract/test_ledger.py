@@ -5,12 +5,12 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import ANY
 from uuid import uuid4
 
 import pytest
 
 from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.rows import encode
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid, NotFound
 from docmill.core.face import face_of
@@ -218,11 +218,8 @@ async def test_a_face_is_the_task_as_it_is_now(ledger: SqlLedger) -> None:
     tasks = (await ledger.page(Filter(ANNA))).tasks
     faces = await ledger.faces(Filter(ANNA))
 
-    assert [face_of(task) | {"metadata": ANY} for task in tasks] == [
-        json.loads(face[1]) | {"metadata": ANY} for face in faces.faces
-    ]
+    assert [json.loads(encode(face_of(task))) for task in tasks] == [json.loads(face[1]) for face in faces.faces]
     assert ["failed", "completed", "pending"] == [json.loads(face[1])["status"] for face in faces.faces]
-    assert [task.updated_ms for task in tasks] == [face[2] for face in faces.faces]
     assert 3 == faces.total
 
 

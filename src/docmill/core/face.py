@@ -1,4 +1,4 @@
-"""A task as clients see it: the field names of the wire, without the time of the last change and the result.
+"""A task as clients see it: the field names of the wire. The result is left to whoever asks for one task alone.
 
 Lists are read far more often than tasks change, so the ledger keeps each task's face encoded beside its row; a page
 of a list is then a fetch and a join of strings.
@@ -25,6 +25,8 @@ def face_of(task: Task) -> dict[str, Any]:
         "status": wire_status(task),
         "progress": task.progress,
         "created_at": iso(task.created_ms),
+        "updated_at": iso(task.updated_ms),
+        "result": None,
         "error": fault.message if fault else None,
         "metadata": {
             "s3_key": task.source_key or None,

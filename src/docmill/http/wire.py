@@ -134,9 +134,7 @@ def encode(value: Any) -> bytes:
 
 
 def task_json(task: Task, result: Any = None) -> dict[str, Any]:
-    face = face_of(task)
-    error, metadata = face.pop("error"), face.pop("metadata")
-    return face | {"updated_at": iso(task.updated_ms), "result": result, "error": error, "metadata": metadata}
+    return face_of(task) | {"result": result}
 
 
 def tasks_json(tasks: Sequence[Task], results: dict[int, Any]) -> list[dict[str, Any]]:
@@ -145,8 +143,7 @@ def tasks_json(tasks: Sequence[Task], results: dict[int, Any]) -> list[dict[str,
 
 def faces_json(faces: Sequence[Face]) -> msgspec.Raw:
     """The same for faces, which are encoded already."""
-    texts = [f'{face[1][:-1]},"updated_at":"{iso(face[2])}","result":null}}' for face in faces]
-    return msgspec.Raw(f"[{','.join(texts)}]".encode())
+    return msgspec.Raw(f"[{','.join([face[1] for face in faces])}]".encode())
 
 
 def event_json(event: LoggedEvent) -> dict[str, Any]:

@@ -40,13 +40,13 @@ UPDATE_TASK = Statement(
     """
     UPDATE tasks SET status = :status, stage = :stage, attempt = :attempt, attempt_id = :attempt_id,
            version = version + 1, event_seq = :event_seq, progress = :progress, body = :body, face = :face,
-           updated_ms = {now}
+           updated_ms = :now_ms
     WHERE id = :id AND version = :version
-    RETURNING updated_ms
+    RETURNING id
     """
 )
 SET_FACE = Statement("UPDATE tasks SET face = :face WHERE id = :id")
-LOAD_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id {{lock}}")
+LOAD_TASK = Statement(f"SELECT {TASK_COLUMNS}, {{now}} FROM tasks WHERE id = :id {{lock}}")
 GET_TASK = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id")
 GET_ATTEMPT = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE id = :id")
 ATTEMPTS_OF = Statement(
@@ -282,14 +282,14 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
 
 
 def _decide(task_id: int, rule: Transition, attempt_id: UUID | None, who: Owner | None) -> Op[Change]:
-    task = yield from _load(task_id, who)
+    task, now_ms = yield from _load(task_id, who)
     attempt: Attempt | None = None
     wanted = attempt_id or task.attempt_id
     if wanted is not None:
         rows = yield GET_ATTEMPT(id=str(wanted))
         attempt = attempt_of(rows[0]) if rows else None
     change = rule(task, attempt)
-    return (yield from _write(task, change))
+    return (yield from _write(task, change, now_ms))
 
 
 def _claim(attempt_id: UUID, worker: str, lease_ms: int) -> Op[tuple[Task, Attempt] | None]:
@@ -297,7 +297,7 @@ def _claim(attempt_id: UUID, worker: str, lease_ms: int) -> Op[tuple[Task, Attem
     if not rows or rows[0][4] != State.QUEUED.value:
         return None
     # The task's row is locked before the attempt's, as everywhere: one order, no deadlock.
-    task = yield from _load(rows[0][1], None)
+    task, now_ms = yield from _load(rows[0][1], None)
     rows = yield GET_ATTEMPT(id=str(attempt_id))
     change = machine.claim(task, attempt_of(rows[0]), owner=worker)
     if change.verdict is not Verdict.APPLIED:
@@ -305,16 +305,17 @@ def _claim(attempt_id: UUID, worker: str, lease_ms: int) -> Op[tuple[Task, Attem
     taken = yield CLAIM_ATTEMPT(id=str(attempt_id), owner=worker, lease_ms=lease_ms)
     if not taken:
         return None
-    change = yield from _write(task, change)
+    change = yield from _write(task, change, now_ms)
     rows = yield GET_ATTEMPT(id=str(attempt_id))
     return change.task, attempt_of(rows[0])
 
 
-def _write(old: Task, change: Change) -> Op[Change]:
+def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
     """Write what a rule decided. The version guard makes it a compare-and-set even where rows are not locked."""
     if not change.writes:
         return change
-    new = replace(change.task, version=old.version + 1, event_seq=old.event_seq + len(change.events))
+    seq = old.event_seq + len(change.events)
+    new = replace(change.task, version=old.version + 1, event_seq=seq, updated_ms=max(now_ms, old.updated_ms))
     rows = yield UPDATE_TASK(
         id=old.id,
         version=old.version,
@@ -326,10 +327,10 @@ def _write(old: Task, change: Change) -> Op[Change]:
         progress=new.progress,
         body=body_of(new),
         face=encode(face_of(new)),
+        now_ms=new.updated_ms,
     )
     if not rows:
         raise Unavailable("ledger_busy", task=old.id)
-    new = replace(new, updated_ms=rows[0][0])
     for attempt_id, state in change.ends:
         yield END_ATTEMPT(id=str(attempt_id), state=state.value)
     if change.hands_over_ms is not None:
@@ -370,9 +371,10 @@ def _log(old: Task, events: Sequence[Event]) -> Op[None]:
         yield INSERT_EVENT(task_id=old.id, seq=seq, kind=event.kind, data=encode(event.data))
 
 
-def _load(task_id: int, who: Owner | None) -> Op[Task]:
+def _load(task_id: int, who: Owner | None) -> Op[tuple[Task, int]]:
+    """The task, locked, and the database's clock."""
     rows = yield LOAD_TASK(id=task_id)
-    return _visible(rows, task_id, who)
+    return _visible(rows, task_id, who), rows[0][-1]
 
 
 def _visible(rows: Sequence[Row], task_id: int, who: Owner | None) -> Task:
@@ -448,7 +450,7 @@ def _lists(columns: str) -> dict[tuple[bool, bool, bool], tuple[Statement, State
 
 
 LISTS = _lists(TASK_COLUMNS)
-FACES = _lists("id, face, updated_ms")
+FACES = _lists("id, face")
 
 
 def _list(where: Filter) -> Op[Listing]:
