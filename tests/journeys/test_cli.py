@@ -273,6 +273,8 @@ def test_the_database_is_looked_at_and_upgraded(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
     assert shell.json("db", "upgrade", "--data", "data")["applied"]
     assert [] == shell.json("db", "check", "--data", "data")["pending"]
+    (tmp_path / "data" / "docmill.db").write_bytes(b"This was a database once. " * 100)
+    assert "Error: The database cannot be used: NotADBError" in shell("keys", "list", "--data", "data", code=2).stderr
 
 
 def test_the_doctor_finds_a_sound_machine_and_a_sick_one(docmill: Client, url: str, tmp_path: Path) -> None:

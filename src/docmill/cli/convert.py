@@ -17,7 +17,7 @@ import click
 
 from docmill.cli.board import Board, board
 from docmill.cli.failed import failed, remember, state_file
-from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, HINT, told
+from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, HINT, Trouble, told
 from docmill.cli.output import Out, complain, plural, printable, standard_output
 
 if TYPE_CHECKING:
@@ -125,13 +125,24 @@ async def _run(asked: Asked, tally: Tally) -> None:
     chosen = settings.load(jobs=asked.jobs)
     engine = compose.local_engine(chosen)
     try:
-        with tempfile.TemporaryDirectory(prefix="docmill-convert-") as scratch:
-            worker = Converter(engine, shelf, Path(scratch), Options(**asked.options), chosen.jobs)
+        with scratch_folder() as scratch:
+            worker = Converter(engine, shelf, scratch, Options(**asked.options), chosen.jobs)
             with board(tally.out, lines=not tally.is_json) as shown, tally.remembering(asked.dry_run):
                 outcomes = worker.plan(sources) if asked.dry_run else worker.convert(sources, _reporter(shown))
                 await _tell(outcomes, tally, shown)
     finally:
         await engine.close()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="docmill-convert-", ignore_cleanup_errors=True)
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise Trouble(f"{where} cannot be written: {error.strerror or error}. TMPDIR names another folder.") from error
+    with folder as name:
+        yield Path(name)
 
 
 async def _tell(outcomes: AsyncGenerator[Outcome, None], tally: Tally, shown: Board) -> None:

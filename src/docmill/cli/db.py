@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from docmill.cli.failure import EXIT_FAILED, Trouble, told
+from docmill.cli.failure import EXIT_FAILED, Trouble, told, usable_database
 from docmill.cli.keys import data_option, json_option
 from docmill.cli.output import plural, standard_output
 
@@ -71,8 +71,5 @@ def _with_database(data: Path | None, work: Callable[[Database], Awaitable[list[
         finally:
             await database.close()
 
-    with told():
-        try:
-            return asyncio.run(main())
-        except OSError as error:
-            raise Trouble(f"The database cannot be used: {error.strerror or error}.") from error
+    with told(), usable_database():
+        return asyncio.run(main())

@@ -50,6 +50,20 @@ class Trouble(click.ClickException):
 
 
 @contextmanager
+def usable_database() -> Iterator[None]:
+    """What the system or the database's library says becomes a line."""
+    try:
+        yield
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise Trouble(f"The database cannot be used: {error.strerror or error}{where}.") from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("apsw", "asyncpg"):
+            raise
+        raise Trouble(f"The database cannot be used: {type(error).__name__}: {error}.") from error
+
+
+@contextmanager
 def told() -> Iterator[None]:
     """Errors of ours end the command with their code."""
     try:

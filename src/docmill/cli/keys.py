@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from docmill.cli.failure import EXIT_FAILED, Trouble, told
+from docmill.cli.failure import EXIT_FAILED, told, usable_database
 from docmill.cli.output import complain, standard_output
 from docmill.cli.table import write_table
 
@@ -130,11 +130,8 @@ def _with_ring(data: Path | None, work: Callable[[KeyRing], Awaitable[T]]) -> T:
         async with compose.key_ring(settings.load(data=data)) as ring:
             return await work(ring)
 
-    with told():
-        try:
-            return asyncio.run(main())
-        except OSError as error:
-            raise Trouble(f"The data folder cannot be used: {error.strerror or error}.") from error
+    with told(), usable_database():
+        return asyncio.run(main())
 
 
 def _iso(ms: int | None) -> str | None:

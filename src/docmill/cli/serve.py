@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from docmill import __version__
-from docmill.cli.failure import told
+from docmill.cli.failure import told, usable_database
 from docmill.cli.output import standard_output
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def serve(host: str | None, port: int | None, data: Path | None, jobs: int | Non
     not given here comes from the environment (DOCMILL_HOST, DOCMILL_PORT, DOCMILL_DATA, DOCMILL_JOBS, ...), then from
     docmill.toml.
     """
-    with told():
+    with told(), usable_database():
         from docmill import settings
 
         run(settings.load(host=host, port=port, data=data, jobs=jobs))
@@ -65,7 +65,8 @@ def run(chosen: Settings) -> None:
         if error.errno == errno.EADDRINUSE:
             why = f"{chosen.port} is taken. Choose another one, or 0 for a free one."
             raise Invalid("setting_invalid", name="port", why=why) from error
-        if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) and error.filename is None:
-            raise Invalid("setting_invalid", name="host", why=f"{error.strerror}: {chosen.host}.") from error
-        why = f"{error.strerror or error}: {error.filename or chosen.data}"
+        if error.filename is None:
+            # A socket's error names no file.
+            raise Invalid("setting_invalid", name="host", why=f"{error.strerror or error}: {chosen.host}.") from error
+        why = f"{error.strerror}: {error.filename}"
         raise Invalid("setting_invalid", name="data", why=why) from error

@@ -112,6 +112,14 @@ async def test_a_lost_answer_is_asked_for_again_under_the_same_key() -> None:
     assert 2 == len(seen)
 
 
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [("http://127.0.0.1:1", True), ("http://[::1]:1", True), ("http://localhost", True), ("https://a.example", False)],
+)
+def test_no_proxy_stands_between_us_and_this_machine(address: str, local: bool) -> None:
+    assert local == api.is_local(address)
+
+
 async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCMILL_API_KEY", "dm_secret")
 
