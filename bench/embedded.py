@@ -24,6 +24,9 @@ class NoEngine:
     async def start(self, work: Work, report: PageReport) -> Parsed:
         return Parsed("local", "text/plain", (Page(0, f"# {work.filename}"),))
 
+    async def warm(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

@@ -126,9 +126,11 @@ async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
     heart = Heart(same_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
     worker = Worker(ports, heart, name=name, slots=settings.jobs)
     worker.start()
+    warming = asyncio.gather(*(engine.warm() for engine in ports.engines.values()), return_exceptions=True)
     try:
         yield worker
     finally:
+        warming.cancel()
         await worker.stop()
 
 
@@ -171,10 +173,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
         listener = listen(settings.host, settings.port)
         async with working(settings, ports) as worker:
             # What a crash interrupted goes on while the web framework is still being imported.
-            await asyncio.to_thread(import_module, "docmill.http.app")
-            import uvicorn
-
+            await asyncio.to_thread(import_module, "docmill.http.server")
             from docmill.http.app import HttpOptions, build_app
+            from docmill.http.server import run
 
             options = HttpOptions(
                 version=__version__,
@@ -183,20 +184,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
                 is_working=lambda: worker.is_alive,
             )
             app = build_app(ports, auth=auth, options=options)
-            server = uvicorn.Server(
-                uvicorn.Config(
-                    app,
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    proxy_headers=False,
-                    lifespan="on",
-                    timeout_graceful_shutdown=max(1, round(settings.grace)),
-                )
-            )
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
-            await server.serve(sockets=[listener])
+            await run(app, listener, grace_s=settings.grace)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -60,6 +60,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def warm(self) -> None:
+        """Get ready for the first document before it comes."""
+        ...
+
     async def close(self) -> None:
         """End every process that the engine keeps."""
         ...
