@@ -56,6 +56,8 @@ def told_event(event: Event) -> str:
             return plural(data["pages_done"], "page")
         case "started":
             return f"{data.get('stage', 'stage')} started"
+        case "stage_succeeded" if data.get("stage"):
+            return f"{data['stage']} succeeded"
         case "failed" | "retry_scheduled" | "twin_drift":
             return f"{event.kind.replace('_', ' ')}: {data.get('code')}"
     return event.kind.replace("_", " ")

@@ -43,7 +43,8 @@ def test_events_in_a_few_words() -> None:
     assert "progress" == event("progress", pages_done=None, pages_total=None)
     assert "parse started" == event("started", stage="parse")
     assert "failed: parse_timeout" == event("failed", code="parse_timeout")
-    assert "stage succeeded" == event("stage_succeeded")
+    assert "parse succeeded" == event("stage_succeeded", stage="parse")
+    assert "given back" == event("given_back")
 
 
 def test_a_failed_task_shows_its_code() -> None:
