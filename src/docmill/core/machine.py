@@ -228,7 +228,7 @@ def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault)
         Verdict.APPLIED,
         _requeue(task, attempt, next_id, errors=task.errors, crashes=crashes),
         ends=((attempt.id, State.DROPPED),),
-        opens=Opening(next_id, attempt.number + 1, attempt.stage),
+        opens=Opening(next_id, attempt.number + 1, attempt.stage, delay_ms=_suspicion_ms(crashes)),
         events=(Event("worker_lost", {"stage": attempt.stage, "attempt": attempt.number}),),
     )
 
@@ -319,6 +319,11 @@ def _requeue(task: Task, attempt: Attempt, next_id: UUID, *, errors: int, crashe
         errors=errors,
         crashes=crashes,
     )
+
+
+def _suspicion_ms(crashes: int) -> int:
+    """A task that was there when several workers died may be what killed them: it lets the others go first."""
+    return 0 if crashes <= 2 else min(BACKOFF_MS * 2 ** (crashes - 3), 60_000)
 
 
 def _is_current(task: Task, attempt: Attempt) -> bool:

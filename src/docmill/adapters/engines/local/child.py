@@ -23,6 +23,8 @@ from .confine import allow_cpu, confine, resident_mb
 from .job import Job, OutputTooLarge
 from .limits import Limits
 
+PATIENCE_S = 0.2
+"""After a restart documents are waiting: the first one should not wait for imports that it may not need."""
 PRELOADED = (
     "PIL.Image",
     "docmill.adapters.engines.local.reading",
@@ -44,9 +46,9 @@ class Line:
         self._in = incoming
         self._out = outgoing
 
-    def waits(self) -> bool:
-        """Did the parent say something that we have not read yet?"""
-        return bool(select.select([self._in], [], [], 0)[0])
+    def waits(self, seconds: float = 0) -> bool:
+        """Did the parent say something that we have not read yet, or does it within *seconds*?"""
+        return bool(select.select([self._in], [], [], seconds)[0])
 
     def receive(self) -> frames.Parse | None:
         header = self._read(frames.HEADER)
@@ -83,6 +85,8 @@ def main() -> None:
 
 def preload(line: Line) -> None:
     """Import what most documents need, unless a document is already waiting."""
+    if line.waits(PATIENCE_S):
+        return
     for module in PRELOADED:
         if line.waits():
             return
