@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check format test bench bench-contracts pins clean
+.PHONY: help setup demo serve check format test bench pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,13 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/chromium.py
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
+	$(BIN)/python bench/contracts.py
+	$(BIN)/python bench/latency.py
+	$(BIN)/python bench/overhead.py
+	$(BIN)/python bench/lists.py
+	$(BIN)/python bench/objects.py
 
 pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv

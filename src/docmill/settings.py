@@ -83,6 +83,43 @@ class Settings(BaseSettings):
         return self.host in LOOPBACK or self.host.startswith("127.")
 
 
+def environment_name(name: str) -> str:
+    """The variable that sets it: ours have a prefix, the ones that the wire contracts name do not."""
+    alias = Settings.model_fields[name].validation_alias
+    return name.upper() if alias else f"DOCMILL_{name.upper()}"
+
+
+def reference() -> str:
+    """The page `docs/reference/settings.md`."""
+    rows = []
+    for name, field in Settings.model_fields.items():
+        default = "number of cores" if name == "jobs" else field.get_default(call_default_factory=True)
+        shown = "-" if default in (None, ()) else f"`{default}`"
+        rows.append(f"| `{name}` | `{environment_name(name)}` | {shown} | {field.description} |")
+    return PAGE.format(rows="\n".join(rows))
+
+
+PAGE = """# Settings
+
+A value comes from a flag of the command, the environment, `docmill.toml` in the current folder, or the default, in
+this order. `docmill doctor` shows what is in force.
+
+| setting | variable | default | meaning |
+|---|---|---|---|
+{rows}
+
+In `docmill.toml` a setting stands under its own name:
+
+```toml
+port = 9000
+data = "/srv/docmill"
+jobs = 4
+```
+
+This page is made from the settings themselves by `python -m docmill.settings docs/reference/settings.md`.
+"""
+
+
 def load(**flags: Any) -> Settings:
     """The settings in force. Flags that were not given (None) leave the choice to the environment."""
     given = {name: value for name, value in flags.items() if value is not None}
@@ -92,3 +129,9 @@ def load(**flags: Any) -> Settings:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or "settings"
         raise Invalid("setting_invalid", name=name, why=first["msg"]) from error
+
+
+if __name__ == "__main__":
+    import sys
+
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

@@ -16,8 +16,8 @@ import pytest
 
 from support.serving import Etl, Service
 
-KILLS = int(os.environ.get('K', '50'))
-TASKS = int(os.environ.get('T', '300'))
+KILLS = int(os.environ.get("K", "50"))
+TASKS = int(os.environ.get("T", "300"))
 SEED = 20_261_115
 RESTART_TO_CLAIM_S = 2.0
 STAGES = ["parse", "postprocess", "publish"]
