@@ -134,8 +134,22 @@ def one_line(size: int = 100 * MiB) -> bytes:
 # PDF that bites
 
 
+def self_drawing_form() -> bytes:
+    return assemble_pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            _page(b"/Resources << /XObject << /F 5 0 R >> >>"),
+            _stream(b"/F Do"),
+            _stream(
+                b"/F Do", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /F 5 0 R >> >>"
+            ),
+        ]
+    )
+
+
 def recursive_form() -> bytes:
-    """A page that draws a form that draws itself, and another."""
+    """Two forms that draw themselves and each other: the ways through them double at every step."""
     return assemble_pdf(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
