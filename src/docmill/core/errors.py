@@ -106,9 +106,29 @@ SENTENCES: dict[str, str] = {
     "storage_failed": "Storing the result failed: {why}",
     "upload_failed": "The file could not be stored: {why}",
     "stage_failed": "The stage broke down: {why}",
+    # external workers and their callbacks
+    "job_not_found": "There is no job {job}.",
+    "callback_token_invalid": "The callback token is missing or wrong.",
+    "callback_signature_invalid": "The callback's signature is missing or wrong.",
+    "callback_payload_invalid": "The callback's payload is not valid: {why}",
+    "callback_conflict": "The job has already ended with another report.",
+    "result_key_invalid": "The result key is not valid: {why}",
+    "result_missing": "The worker reported success, but there is no result under '{key}'.",
+    "result_unreadable": "The worker's result cannot be used: {why}",
+    "archive_invalid": "The archive is not usable: {why}",
+    "archive_bomb": "The archive would unpack to far more than it should: {why}",
+    "address_refused": "The address may not be called: {why}",
+    "fetch_failed": "Fetching the address failed: {why}",
+    "worker_unreachable": "The worker '{worker}' does not answer: {why}",
+    "worker_refused": "The worker '{worker}' refused the job: {why}",
+    "worker_failed": "The worker failed: {why}",
+    "worker_timeout": "The worker gave no sign of life by its deadline.",
+    "worker_cancelled": "The worker cancelled the job: {why}",
+    "link_invalid": "The link is not valid or has expired.",
     # twins
     "twin_drift": "Somebody edited the twin since it was written: {path}. It was kept.",
     "twin_failed": "The twin could not be written: {why}",
+    "twin_unavailable": "The place of the twin does not answer: {why}",
     "twin_target_invalid": "The twin's folder is not allowed: {why}",
     # our own state
     "database_unavailable": "The database does not answer. Try again in a moment.",
@@ -118,6 +138,8 @@ SENTENCES: dict[str, str] = {
     "storage_full": "The disk is full. Nothing was stored.",
     "shutting_down": "docmill is shutting down. Try again in a moment.",
     "setting_invalid": "The setting {name} is not valid: {why}",
+    "address_taken": "Something else serves on {address} already.",
+    "keys_unavailable": "The published keys for tokens cannot be read. Try again in a moment.",
     "bind_refused": "docmill serves only loopback addresses without credentials. Create a key with "
     "'docmill keys create' or set a JWT secret before binding to {host}.",
 }
@@ -133,6 +155,10 @@ RETRYABLE = frozenset(
         "shutting_down",
         "upload_incomplete",
         "internal_error",
+        "worker_unreachable",
+        "fetch_failed",
+        "twin_unavailable",
+        "keys_unavailable",
     }
 )
 

@@ -210,7 +210,7 @@ class Jwks:
             found = self._matching(algorithm, kid)
         if not found and not self._keys:
             # We cannot tell a good token from a bad one: that is our fault, not the caller's.
-            raise Unavailable("internal_error")
+            raise Unavailable("keys_unavailable")
         return [key.key for key in found]
 
     def _matching(self, algorithm: str, kid: Any) -> list[jwt.PyJWK]:
