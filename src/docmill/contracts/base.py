@@ -1,16 +1,18 @@
-"""What the contracts share: immutability, and judging relationships even between what is left of a broken value."""
+"""What the contracts share: immutability, and a judgement that finds everything that is wrong at once."""
 
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
+from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError, SchemaValidator
+from pydantic_core import core_schema as core
 
 from .codes import error, said
-from .fields import Rule
+from .fields import MAX_FAULTS, Rule, one_of
 from .mode import Mode, current
 
 Loc = tuple[str | int, ...]
@@ -43,6 +45,40 @@ def fault(code: str, *loc: str | int, **context: object) -> Fault:
     return loc, error(code, **context)
 
 
+class Found(NamedTuple):
+    """One thing that is wrong."""
+
+    code: str
+    loc: Loc
+    message: str
+
+
+class Enough(Exception):
+    """So much is wrong that the judgement stops."""
+
+
+class Finding:
+    """One judgement: its mode, and what it has found so far."""
+
+    __slots__ = ("found", "mode")
+
+    def __init__(self, mode: Mode) -> None:
+        self.mode = mode
+        self.found: list[Found] = []
+
+    def add(self, code: str, loc: Loc, message: str) -> None:
+        if len(self.found) == MAX_FAULTS:
+            raise Enough
+        self.found.append(Found(code, loc, message))
+
+    def add_error(self, loc: Loc, wrong: PydanticCustomError | PydanticKnownError) -> None:
+        self.add(wrong.type, loc, wrong.message())
+
+
+Judge = Callable[[object, Loc, Finding], Any]
+"""Gives the value in its normal form, or what is left of it once its faults are noted."""
+
+
 class Contract(BaseModel):
     """An immutable value that reports all its errors at once, each with a stable code as its type."""
 
@@ -50,7 +86,7 @@ class Contract(BaseModel):
 
     @classmethod
     def relations(cls, view: Any, mode: Mode) -> Iterable[Fault]:
-        """What is wrong between the fields of *view*: a value, or what `salvage` could keep of one."""
+        """What is wrong between the fields of *view*: a value, or what is left of a broken one."""
         del view, mode
         return ()
 
@@ -61,56 +97,115 @@ class Contract(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _judge(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        finding = Finding(current())
         try:
             value = handler(data)
-        except ValidationError as found:
-            broken = [_again(line) for line in found.errors(include_url=False, include_input=False)]
-            _raise(cls, broken, cls.relations(salvage(cls, data), current()))
+        except ValidationError:
+            with suppress(Enough):
+                judged(cls, data, (), finding)
+            _raise(cls, finding)
             raise
-        _raise(cls, [], cls.relations(value, current()))
+        _relate(cls, value, (), finding)
+        _raise(cls, finding)
         return value.settled()
 
 
-def _again(line: Any) -> InitErrorDetails:
-    kind = said(line["type"], line["msg"], line.get("ctx", {}))
-    return InitErrorDetails(type=kind, loc=line["loc"], input=None)
-
-
-def _raise(cls: type[Contract], broken: list[InitErrorDetails], faults: Iterable[Fault]) -> None:
-    lines = broken + [InitErrorDetails(type=kind, loc=loc, input=None) for loc, kind in faults]
+def _raise(cls: type[Contract], finding: Finding) -> None:
+    lines = [InitErrorDetails(type=said(one.code, one.message), loc=one.loc, input=None) for one in finding.found]
     if lines:
         raise ValidationError.from_exception_data(cls.__name__, lines, hide_input=True)
 
 
-def salvage(cls: type[Contract], data: object) -> Any:
-    """What can be known of *data*: every field that is valid by itself, and UNKNOWN for the others."""
+def judged(cls: type[Contract], data: object, loc: Loc, finding: Finding) -> Any:
+    """A value of *cls*, or what is left of *data* when something is wrong with it."""
     if isinstance(data, cls):
-        return data
+        _relate(cls, data, loc, finding)
+        return data.settled()
     if not isinstance(data, dict):
+        finding.add_error(loc, PydanticKnownError("model_type", {"class_name": cls.__name__}))
         return UNKNOWN
-    return SimpleNamespace(**{name: _salvaged(field, name, data) for name, field in _fields(cls)})
+    already = len(finding.found)
+    fields: dict[str, Any] = {}
+    for name, judge, default in _judges(cls):
+        if name in data:
+            fields[name] = judge(data[name], (*loc, name), finding)
+        elif default is None:
+            finding.add("missing", (*loc, name), _MISSING)
+            fields[name] = UNKNOWN
+        else:
+            fields[name] = default()
+    if len(data) != len(fields) or not data.keys() <= fields.keys():
+        _refuse_others(fields, data, loc, finding)
+    if len(finding.found) > already:
+        view = SimpleNamespace(**fields)
+        _relate(cls, view, loc, finding)
+        return view
+    value: Contract = maker(cls)((fields, None, set(data)))
+    _relate(cls, value, loc, finding)
+    return value.settled()
+
+
+def _relate(cls: type[Contract], view: Any, loc: Loc, finding: Finding) -> None:
+    for place, wrong in cls.relations(view, finding.mode):
+        finding.add_error((*loc, *place), wrong)
+
+
+def _refuse_others(fields: dict[str, Any], data: dict[Any, Any], loc: Loc, finding: Finding) -> None:
+    for key in data:
+        if not isinstance(key, str):
+            finding.add("invalid_key", (*loc, key if isinstance(key, int) else type(key).__name__), _INVALID_KEY)
+        elif key not in fields:
+            finding.add("extra_forbidden", (*loc, str(key)), _EXTRA)
+
+
+_MISSING = PydanticKnownError("missing").message()
+_EXTRA = PydanticKnownError("extra_forbidden").message()
+_INVALID_KEY = PydanticKnownError("invalid_key").message()
 
 
 @cache
-def _fields(cls: type[Contract]) -> tuple[tuple[str, FieldInfo], ...]:
-    return tuple(cls.model_fields.items())
+def _judges(cls: type[Contract]) -> tuple[tuple[str, Judge, Callable[[], object] | None], ...]:
+    """For each field its judge, and what makes its default if it is not required."""
+    return tuple((name, _judge_of(field), _default_of(field)) for name, field in cls.model_fields.items())
 
 
-def _salvaged(field: FieldInfo, name: str, data: dict[Any, Any]) -> Any:
-    if name not in data:
-        return UNKNOWN if field.is_required() else field.get_default(call_default_factory=True)
-    return salvage_part(field.metadata, field.annotation, data[name])
+def _default_of(field: FieldInfo) -> Callable[[], object] | None:
+    return None if field.is_required() else lambda: field.get_default(call_default_factory=True)
 
 
-def salvage_part(metadata: list[Any], annotation: Any, raw: object) -> Any:
-    for marker in metadata:
+def _judge_of(field: FieldInfo) -> Judge:
+    for marker in field.metadata:
         if isinstance(marker, Rule):
-            try:
-                return marker.explain(raw)
-            except (PydanticCustomError, PydanticKnownError, ValidationError):
-                return UNKNOWN
-        if hasattr(marker, "salvage"):
-            return marker.salvage(raw)
-    if isinstance(annotation, type) and issubclass(annotation, Contract):
-        return salvage(annotation, raw)
-    return raw
+            return _by_rule(marker)
+        if hasattr(marker, "judge"):
+            return marker.judge  # type: ignore[no-any-return]
+    annotation: Any = field.annotation
+    if get_origin(annotation) is Literal:
+        return _by_rule(one_of(*get_args(annotation)))
+    return partial(judged, annotation)
+
+
+def _by_rule(rule: Rule) -> Judge:
+    explain = rule.explain
+
+    def judge(raw: object, loc: Loc, finding: Finding) -> Any:
+        try:
+            return explain(raw)
+        except (PydanticCustomError, PydanticKnownError) as wrong:
+            finding.add_error(loc, wrong)
+        except ValidationError as several:
+            for line in several.errors(include_url=False, include_input=False, include_context=False):
+                finding.add(line["type"], (*loc, *line["loc"]), line["msg"])
+        return UNKNOWN
+
+    return judge
+
+
+@cache
+def maker(cls: type[Contract]) -> Callable[[tuple[dict[str, Any], None, set[str]]], Any]:
+    """Makes a model of its fields, no extra ones, and the names of those that were given; judges nothing.
+
+    That is what a model's schema expects of the schema of its fields, whose place `any` takes.
+    """
+    # Pydantic would put the model's own validators, which judge, back in place of ours.
+    return SchemaValidator(core.model_schema(cls, core.any_schema()), _use_prebuilt=False).validate_python

@@ -8,7 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core import core_schema as core
 
-from .base import UNKNOWN, Contract, Fault, fault, known, salvage
+from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known
 from .codes import shown
 from .fields import Base64, Kind, MediaType, OptionalSha256, Sha256, Size, Uri
 from .mode import Mode
@@ -66,23 +66,27 @@ class ByType:
     """Chooses the variant by `type`, so that errors are placed where the data has them, without the variant's name."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core.no_info_wrap_validator_function(lambda raw, _inner: _variant(raw), handler(source))
+        return core.no_info_wrap_validator_function(
+            lambda raw, _inner: _variant(raw).model_validate(raw), handler(source)
+        )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         variants = handler(schema)["anyOf"]
         mapping = {tag: variant["$ref"] for tag, variant in zip(BLOBS, variants, strict=True)}
         return {"oneOf": variants, "discriminator": {"propertyName": "type", "mapping": mapping}}
 
-    def salvage(self, raw: object) -> Any:
-        if isinstance(raw, FileBlob | InlineBlob | ExternalBlob):
-            return raw
-        tag = raw.get("type") if isinstance(raw, dict) else None
-        return salvage(BLOBS[tag], raw) if isinstance(tag, str) and tag in BLOBS else UNKNOWN
+    def judge(self, raw: object, loc: Loc, finding: Finding) -> Any:
+        try:
+            variant = _variant(raw)
+        except PydanticKnownError as wrong:
+            finding.add_error(loc, wrong)
+            return UNKNOWN
+        return judged(variant, raw, loc, finding)
 
 
-def _variant(raw: object) -> Blob:
+def _variant(raw: object) -> type[FileBlob] | type[InlineBlob] | type[ExternalBlob]:
     if isinstance(raw, FileBlob | InlineBlob | ExternalBlob):
-        return type(raw).model_validate(raw)
+        return type(raw)
     if not isinstance(raw, dict):
         raise PydanticKnownError("model_type", {"class_name": "BlobLocator"})
     if "type" not in raw:
@@ -92,7 +96,7 @@ def _variant(raw: object) -> Blob:
         expected = ", ".join(map(repr, BLOBS))
         context = {"discriminator": "'type'", "tag": shown(tag).strip("'"), "expected_tags": expected}
         raise PydanticKnownError("union_tag_invalid", context)
-    return BLOBS[tag].model_validate(raw)
+    return BLOBS[tag]
 
 
 BlobLocator = Annotated[Blob, ByType()]

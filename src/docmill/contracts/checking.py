@@ -1,20 +1,21 @@
 """Checks data against a contract and says everything that is wrong with it."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from .asset import Asset, AssetRef
-from .base import Contract, Loc
-from .blob import BlobLocator
+from .base import Contract, Enough, Finding, Judge, Loc, judged
+from .blob import BlobLocator, ByType
 from .codes import CODES, RELATIONS, ascii_safe, shown
 from .document import DocumentMeta, DocumentRef, NormalizedDocument
-from .mode import Mode, chosen, use
-from .swift import accepted, keys_kept, keys_written
+from .fields import MAX_FAULTS
+from .keys import doubles, keys_kept, keys_written
+from .mode import Mode, chosen
 
 MAX_DEPTH: Final = 64
 
@@ -27,6 +28,9 @@ KINDS: Final[Mapping[str, Any]] = {
     "document": NormalizedDocument,
 }
 ADAPTERS: Final[Mapping[str, TypeAdapter[Any]]] = {kind: TypeAdapter(contract) for kind, contract in KINDS.items()}
+JUDGES: Final[Mapping[str, Judge]] = {
+    kind: ByType().judge if contract is BlobLocator else partial(judged, contract) for kind, contract in KINDS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +50,43 @@ class Violation:
         return {"code": self.code, "loc": list(self.loc), "message": self.message}
 
 
-@dataclass(frozen=True, slots=True)
 class Checked:
     """The outcome of a check: a value, or the reasons why there is none."""
 
-    value: Any
-    errors: tuple[Violation, ...] = ()
+    __slots__ = ("_make", "_value", "errors")
+
+    def __init__(
+        self, value: Any, errors: tuple[Violation, ...] = (), *, make: Callable[[], Contract] | None = None
+    ) -> None:
+        self.errors: Final = errors
+        self._value = value
+        self._make = make
+
+    @property
+    def value(self) -> Any:
+        """The value, with everything in its normal form. It is made when it is first asked for."""
+        if self._make is not None:
+            self._value = self._make()
+            self._make = None  # it holds the text
+        return self._value
 
     @property
     def valid(self) -> bool:
         return not self.errors
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Checked):
+            return NotImplemented
+        return self.errors == other.errors and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.errors))
+
+    def __repr__(self) -> str:
+        return f"Checked(value={self.value!r}, errors={self.errors!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Checked, (self.value, self.errors)
 
 
 def check(
@@ -78,47 +109,61 @@ def check(
             return _refused("json_invalid", reason="it has a lone surrogate")
     if isinstance(data, bytes | bytearray | memoryview):
         return _check_text(kind, bytes(data), mode)
-    return _explained(ADAPTERS[kind], data, mode)
+    return _explained(kind, data, mode)
 
 
 def check_value(kind: str, value: object, *, strict: bool | None = None, media_guard: tuple[str, ...] = ()) -> Checked:
     """Like `check` for an already parsed *value*, even if that is a string."""
-    return _explained(ADAPTERS[kind], value, chosen(strict, media_guard))
+    return _explained(kind, value, chosen(strict, media_guard))
+
+
+@cache
+def _quick() -> Callable[[str, bytes, Mode], Callable[[], Contract] | None]:
+    """The quick judgement, loaded with its decoder by whoever checks a text, not by all who import the models."""
+    from .swift import accepted
+
+    return accepted
 
 
 def _check_text(kind: str, data: bytes, mode: Mode) -> Checked:
-    if (accepted_value := accepted(kind, data, mode)) is not None:
-        return Checked(accepted_value)
+    if make := _quick()(kind, data, mode):
+        return Checked(None, make=make)
+    written = keys_written(data) if mode.strict else 0
     try:
         value = from_json(data, allow_inf_nan=True, cache_strings="keys")
     except ValueError as fault:
         if "recursion limit" in str(fault):
             return _refused("json_too_deep", limit=MAX_DEPTH)
         return _refused("json_invalid", reason=ascii_safe(str(fault)))
-    twice = _doubles(data) if mode.strict and keys_written(data) != keys_kept(value) else ()
-    return _explained(ADAPTERS[kind], value, mode, twice)
+    return _explained(kind, value, mode, data if mode.strict and written != keys_kept(value) else None)
 
 
-def _explained(adapter: TypeAdapter[Any], value: object, mode: Mode, before: tuple[Violation, ...] = ()) -> Checked:
+def _explained(kind: str, value: object, mode: Mode, doubtful: bytes | None = None) -> Checked:
+    """*doubtful* is the text of *value* if keys may come twice in it."""
     if _too_deep(value):
         return _refused("json_too_deep", limit=MAX_DEPTH)
+    finding = Finding(mode)
+    truncated: tuple[Violation, ...] = ()
+    judged_value = None
     try:
-        with use(mode):
-            judged: Contract = adapter.validate_python(value)
-    except ValidationError as found:
-        lines = found.errors(include_url=False, include_input=False, include_context=False)
-        errors = [Violation(line["type"], _place(line["loc"]), ascii_safe(line["msg"])) for line in lines]
-        errors.sort(key=lambda violation: violation.code in RELATIONS)
-        return Checked(None, (*before, *errors))
-    return Checked(None, before) if before else Checked(judged)
+        for loc, key in sorted(doubles(doubtful)) if doubtful else ():
+            finding.add("json_duplicate_key", loc, CODES["json_duplicate_key"].format(key=shown(key)))
+        judged_value = JUDGES[kind](value, (), finding)
+    except Enough:
+        truncated = _refused("errors_truncated", limit=MAX_FAULTS).errors
+    if not finding.found:
+        return Checked(judged_value)
+    errors = [Violation(code, _place(loc), ascii_safe(message)) for code, loc, message in finding.found]
+    errors.sort(key=lambda violation: violation.code in RELATIONS)
+    return Checked(None, (*errors, *truncated))
 
 
 def _refused(code: str, **context: object) -> Checked:
     return Checked(None, (Violation(code, (), CODES[code].format(**context)),))
 
 
-def _place(loc: tuple[str | int, ...]) -> Loc:
-    return tuple(ascii_safe(step) if isinstance(step, str) else step for step in loc)
+def _place(loc: Loc) -> Loc:
+    return tuple([ascii_safe(step) if isinstance(step, str) else step for step in loc])
 
 
 def _too_deep(value: object) -> bool:
@@ -135,32 +180,3 @@ def _too_deep(value: object) -> bool:
 def _children(value: object) -> list[object]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return [child for child in inside if isinstance(child, dict | list | tuple)]
-
-
-def _doubles(data: bytes) -> tuple[Violation, ...]:
-    """Every key that occurs twice in its object; *data* is valid JSON of modest depth."""
-    doubled: dict[int, list[str]] = {}
-    objects: list[dict[str, Any]] = []
-
-    def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        seen: set[str] = set()
-        twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        if twice:
-            doubled[id(result)] = list(dict.fromkeys(twice))
-            objects.append(result)  # keeps its id in use
-        return result
-
-    root = json.loads(data.decode(), object_pairs_hook=gather, parse_int=len, parse_float=len, parse_constant=len)
-    found: list[Violation] = []
-    stack: list[tuple[Loc, Any]] = [((), root)]
-    while stack:
-        loc, value = stack.pop()
-        found += [_double(loc, key) for key in doubled.get(id(value), ())] if isinstance(value, dict) else []
-        steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        stack += [((*loc, step), child) for step, child in steps]
-    return tuple(sorted(found, key=lambda violation: violation.pointer))
-
-
-def _double(loc: Loc, key: str) -> Violation:
-    return Violation("json_duplicate_key", _place((*loc, key)), CODES["json_duplicate_key"].format(key=shown(key)))

@@ -70,6 +70,7 @@ _OWN_CODES: Final = {
     "json_invalid": "the text is not JSON: {reason}",
     "json_too_deep": "the value is nested deeper than {limit} levels",
     "json_duplicate_key": "the key {key} occurs twice in one object",
+    "errors_truncated": "more than {limit} things are wrong; the rest is not reported",
 }
 
 # Pydantic's own names; it words the message itself wherever it raises them.
@@ -135,10 +136,10 @@ def kind_of(value: object) -> str:
 
 def error(code: str, **context: object) -> PydanticCustomError:
     """The error with this code; values in *context* are worded with `shown` by the caller where they are foreign."""
-    return said(code, CODES[code].format(**context), context)
+    return said(code, CODES[code].format(**context), **context)
 
 
-def said(code: str, message: str, context: Mapping[str, object]) -> PydanticCustomError:
+def said(code: str, message: str, **context: object) -> PydanticCustomError:
     """An error with a finished *message*: Pydantic would read braces in a value as placeholders."""
     # Codes are ours or Pydantic's, never input, so they may stand where a literal is expected.
     return PydanticCustomError(code, "{message}", {**context, "message": message})  # type: ignore[arg-type,unused-ignore]

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Self
 
 from pydantic import Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core import core_schema as core
 
 from .asset import Asset
-from .base import UNKNOWN, Contract, Fault, fault, known, salvage
+from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known
 from .blob import BlobLocator, checksum_faults
 from .codes import shown
 from .fields import (
@@ -57,10 +57,23 @@ class EachAsset:
     """A list whose null counts as absent, like every optional field."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core.no_info_before_validator_function(lambda raw: [] if raw is None else raw, handler(source))
+        return core.no_info_before_validator_function(_listed, handler(source))
 
-    def salvage(self, raw: object) -> Any:
-        return [salvage(Asset, item) for item in raw] if isinstance(raw, list | tuple) else UNKNOWN
+    def judge(self, raw: object, loc: Loc, finding: Finding) -> Any:
+        try:
+            items = _listed(raw)
+        except PydanticKnownError as wrong:
+            finding.add_error(loc, wrong)
+            return UNKNOWN
+        return [judged(Asset, item, (*loc, index), finding) for index, item in enumerate(items)]
+
+
+def _listed(raw: object) -> list[Any] | tuple[Any, ...]:
+    if raw is None:
+        return []
+    if isinstance(raw, list | tuple):
+        return raw
+    raise PydanticKnownError("list_type")
 
 
 class NormalizedDocument(Contract):

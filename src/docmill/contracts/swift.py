@@ -1,171 +1,206 @@
 """The quick judgement: accepts values that are already normal and consistent, and has no opinion on others.
 
 It must never accept what the contracts themselves would refuse or change; a property test holds both together.
+A typed decoder reads the text. What is left to look at is gathered from all parts of a value and looked at once:
+a call costs more than the few characters of a name.
 """
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args, get_origin
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
-from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, SchemaValidator, ValidationError
-from pydantic_core import core_schema as core
+from msgspec import UNSET, MsgspecError
+from msgspec.json import Decoder
+from msgspec.structs import fields
 
-from .asset import Asset, AssetRef
+from . import building
 from .base import Contract
-from .blob import BLOBS, Blob, ByType, FileBlob, InlineBlob
-from .document import DocumentMeta, DocumentRef, EachAsset, NormalizedDocument
-from .fields import TEXT_LIMITS, Rule, is_digest
+from .building import Lifted
+from .fields import is_language, is_media_type, is_name
+from .keys import keys_written
 from .mode import Mode
 from .payload import Broken, decoded_digest, decoded_size
-from .text import cut
+from .shapes import (
+    AssetRefShape,
+    AssetShape,
+    BlobShape,
+    DocumentMetaShape,
+    DocumentRefShape,
+    DocumentShape,
+    FileShape,
+    InlineShape,
+    Shape,
+)
+from .text import clean
 
-Lifted = Mapping[str, memoryview]
 _LARGE = 1 << 20
 _WORTH_LIFTING = 1 << 16
+_GRAPHIC = bytes(range(0x21, 0x7F))
+_HEX = b"0123456789abcdef"
 
 
-def _model(cls: type[Contract], **other: CoreSchema) -> CoreSchema:
-    """Only already normal values of *cls*; fields in *other* are judged later and only typed here."""
-    fields = {name: core.model_field(other.get(name) or _field(info)) for name, info in cls.model_fields.items()}
-    return core.model_schema(cls, core.model_fields_schema(fields, extra_behavior="forbid"), frozen=True)
+class _Judgement:
+    """Of one text: collects what is judged together, and says of the rest whether it holds."""
 
+    __slots__ = ("digests", "lifted", "lines", "media_types", "mode", "names")
 
-def _field(info: FieldInfo) -> CoreSchema:
-    schema = next((found for marker in info.metadata if (found := _marked(marker))), None) or _typed(info.annotation)
-    if info.is_required():
-        return schema
-    if info.default_factory:
-        return core.with_default_schema(schema, default_factory=info.default_factory)
-    return core.with_default_schema(schema, default=info.default)
+    def __init__(self, mode: Mode, lifted: Lifted) -> None:
+        self.mode = mode
+        self.lifted = lifted
+        self.names: list[str] = []
+        self.lines: list[str] = []
+        self.digests: list[str] = []
+        self.media_types: set[str] = set()
 
+    def holds(self) -> bool:
+        """Whether everything collected is normal."""
+        return (
+            _made_of(_HEX, self.digests)
+            and (_made_of(_GRAPHIC, self.lines) or all(clean(line) == line for line in self.lines))
+            and all(map(is_media_type, self.media_types))
+            and all(map(is_name, self.names))
+        )
 
-def _marked(marker: object) -> CoreSchema | None:
-    match marker:
-        case Rule():
-            return marker.fast
-        case ByType():
-            return _BLOB
-        case EachAsset():
-            # An asset's tenant and workflow must equal the document's, which are judged already.
-            ref = _model(AssetRef, tenant_id=_TEXT, workflow_id=_TEXT)
-            return core.list_schema(_model(Asset, ref=ref, blob=_ASSET_BLOB))
-    return None
-
-
-_TEXT = core.str_schema(strict=True)
-
-
-def _typed(annotation: Any) -> CoreSchema:
-    if get_origin(annotation) is Literal:
-        return core.literal_schema(list(get_args(annotation)))
-    return _model(annotation)
-
-
-_BLOB: CoreSchema = core.tagged_union_schema({tag: _model(cls) for tag, cls in BLOBS.items()}, "type")
-# The digest of an asset's blob is mostly its checksum, which is judged already.
-_FILE = _model(FileBlob, sha256=_TEXT)
-_ASSET_BLOB: CoreSchema = core.tagged_union_schema({**_BLOB["choices"], "file": _FILE}, "type")
-
-
-def _validator(schema: CoreSchema) -> SchemaValidator:
-    # Pydantic would put the models' own validators, which explain, back in place of ours.
-    return SchemaValidator(schema, _use_prebuilt=False)
-
-
-def _meta_holds(meta: DocumentMeta) -> bool:
-    tags = meta.tags
-    if len(tags) > 1:
-        meta.__dict__["tags"] = sorted(set(tags))
-    return True
-
-
-def _blob_holds(blob: Blob, mode: Mode, lifted: Lifted) -> bool:
-    if type(blob) is not InlineBlob:
+    def document_ref(self, shape: DocumentRefShape) -> bool:
+        self.lines.append(shape.tenant_id)
+        self.names.append(shape.workflow_id)
+        if shape.version:  # UNSET is false
+            self.names.append(shape.version)
         return True
-    encoded = lifted.get(blob.base64, blob.base64)
-    try:
-        if mode.strict:
-            if decoded_digest(encoded) != (blob.size, blob.sha256):
+
+    def document_meta(self, shape: DocumentMetaShape) -> bool:
+        title, language, external = shape.title, shape.language, shape.external_ref
+        if shape.crawl_timestamp and not _in_range(shape.crawl_timestamp):
+            return False
+        self.lines.append(shape.tenant_id)
+        self.names.append(shape.workflow_id)
+        self.names += shape.tags or ()
+        if shape.origin_uri:
+            self.lines.append(shape.origin_uri)
+        if external:
+            self.lines += external
+            self.lines += external.values()
+        # A title mostly has blanks, and would make all other lines be looked at one by one.
+        return not (title and clean(title) != title) and not (language and not is_language(language))
+
+    def blob(self, shape: BlobShape) -> bool:
+        if shape.sha256:
+            self.digests.append(shape.sha256)
+        if not isinstance(shape, InlineShape):
+            self.lines.append(shape.uri)
+            return True
+        self.media_types.add(shape.media_type)
+        encoded = self.lifted.get(shape.base64, shape.base64)
+        try:
+            if self.mode.strict:
+                return decoded_digest(encoded) == (shape.size, shape.sha256)
+            return decoded_size(encoded) == shape.size
+        except Broken:
+            return False
+
+    def asset_ref(self, shape: AssetRefShape) -> bool:
+        self.lines.append(shape.tenant_id)
+        self.names.append(shape.workflow_id)
+        return True
+
+    def asset(self, shape: AssetShape) -> bool:
+        return self.asset_ref(shape.ref) and self.assets((shape,))
+
+    def assets(self, shapes: Iterable[AssetShape]) -> bool:
+        """All but their refs. It is the most frequent thing to judge: plain lookups are its whole cost."""
+        strict, guard, lines, digests = self.mode.strict, self.mode.media_guard, self.lines, self.digests
+        for shape in shapes:
+            blob, media_type, bbox = shape.blob, shape.media_type, shape.bbox
+            if isinstance(blob, FileShape):
+                lines.append(blob.uri)
+                digests.append(blob.sha256)
+            elif not self.blob(blob):
                 return False
-        elif decoded_size(encoded) != blob.size:
+            if isinstance(blob, InlineShape):
+                if blob.media_type != media_type:
+                    return False
+            elif guard and not media_type.startswith(guard):
+                return False
+            if shape.checksum != blob.sha256:
+                if strict:
+                    return False
+                digests.append(shape.checksum)
+            if bbox and (bbox[2] <= bbox[0] or bbox[3] <= bbox[1]):
+                return False
+            if shape.caption_method == "vlm_caption" and (
+                not shape.caption_model or (confidence := shape.caption_confidence) is None or confidence is UNSET
+            ):
+                return False
+            if origin := shape.origin_uri:
+                lines.append(origin)
+            if model := shape.caption_model:
+                lines.append(model)
+            self.media_types.add(media_type)
+            if shape.created_at.tzinfo is not UTC and not _in_range(shape.created_at):
+                return False
+        return True
+
+    def document(self, shape: DocumentShape) -> bool:
+        ref, meta, assets = shape.ref, shape.meta, shape.assets or ()
+        tenant, workflow, document, collection = (
+            ref.tenant_id,
+            ref.workflow_id,
+            ref.document_id.int,
+            ref.collection_id or None,
+        )
+        self.digests.append(shape.checksum)
+        if meta.tenant_id != tenant or meta.workflow_id != workflow:
             return False
-    except Broken:
-        return False
-    if isinstance(encoded, memoryview):
-        blob.__dict__["base64"] = str(encoded, "ascii")
-    return True
-
-
-def _asset_holds(asset: Asset, mode: Mode, lifted: Lifted) -> bool:
-    # This runs for every asset of every document: plain lookups in the instance are its whole cost.
-    parts = asset.__dict__
-    blob, bbox = parts["blob"], parts["bbox"]
-    if type(blob) is InlineBlob:
-        if blob.media_type != parts["media_type"] or not _blob_holds(blob, mode, lifted):
+        if (self.mode.strict and shape.blob.sha256 != shape.checksum) or not _in_range(shape.created_at):
             return False
-    elif mode.media_guard and not parts["media_type"].startswith(mode.media_guard):
-        return False
-    if bbox is not None and (bbox[2] <= bbox[0] or bbox[3] <= bbox[1]):
-        return False
-    if parts["caption_method"] == "vlm_caption" and (
-        parts["caption_model"] is None or parts["caption_confidence"] is None
-    ):
-        return False
-    for name, limit in _TEXTS:
-        if (text := parts[name]) and not (text.isascii() and len(text) <= limit and "\0" not in text):
-            parts[name] = cut(text, limit)
-    digest = blob.sha256
-    return digest == parts["checksum"] or not (mode.strict or (digest is not None and not is_digest(digest)))
+        for part in assets:
+            own = part.ref
+            # A UUID compares itself in Python; its number is quick.
+            if own.tenant_id != tenant or own.workflow_id != workflow or own.document_id.int != document:
+                return False
+            if own.collection_id and own.collection_id != collection:
+                return False
+        return self.document_ref(ref) and self.document_meta(meta) and self.blob(shape.blob) and self.assets(assets)
 
 
-_TEXTS = tuple(TEXT_LIMITS.items())
+def _made_of(characters: bytes, texts: list[str]) -> bool:
+    return not "".join(texts).encode().translate(None, characters)
 
 
-def _document_holds(document: NormalizedDocument, mode: Mode, lifted: Lifted) -> bool:
-    ref, meta = document.ref, document.meta
-    tenant, workflow, number, collection = ref.tenant_id, ref.workflow_id, ref.document_id.int, ref.collection_id
-    if meta.tenant_id != tenant or meta.workflow_id != workflow:
-        return False
-    if mode.strict and document.blob.sha256 != document.checksum:
-        return False
-    for asset in document.assets:
-        parts = asset.__dict__["ref"].__dict__
-        if parts["tenant_id"] != tenant or parts["workflow_id"] != workflow or parts["document_id"].int != number:
-            return False
-        if parts["collection_id"] != collection and parts["collection_id"] is not None:
-            return False
-        if not _asset_holds(asset, mode, lifted):
-            return False
-    if not _blob_holds(document.blob, mode, lifted):
-        return False
-    document.settled()
-    return _meta_holds(meta)
+def _in_range(moment: datetime) -> bool:
+    """Whether UTC has a year for it."""
+    return 1 < moment.year < 9999
 
 
-Holds = Callable[[Any, Mode, Lifted], bool]
-_SWIFT: dict[str, tuple[SchemaValidator, Holds]] = {
-    "document-ref": (_validator(_model(DocumentRef)), lambda _value, _mode, _lifted: True),
-    "document-meta": (_validator(_model(DocumentMeta)), lambda meta, _mode, _lifted: _meta_holds(meta)),
-    "blob": (_validator(_BLOB), _blob_holds),
-    "asset-ref": (_validator(_model(AssetRef)), lambda _value, _mode, _lifted: True),
-    "asset": (_validator(_model(Asset, blob=_ASSET_BLOB)), _asset_holds),
-    "document": (_validator(_model(NormalizedDocument)), _document_holds),
+Judge = Callable[[_Judgement, Any], bool]
+Build = Callable[[Any, Lifted], Contract]
+_QUICK: dict[str, tuple[Decoder[Any], Judge, Build]] = {
+    "document-ref": (Decoder(DocumentRefShape), _Judgement.document_ref, building.document_ref),
+    "document-meta": (Decoder(DocumentMetaShape), _Judgement.document_meta, building.document_meta),
+    "blob": (Decoder(BlobShape), _Judgement.blob, building.blob),
+    "asset-ref": (Decoder(AssetRefShape), _Judgement.asset_ref, building.asset_ref),
+    "asset": (Decoder(AssetShape), _Judgement.asset, building.asset),
+    "document": (Decoder(DocumentShape), _Judgement.document, building.document),
 }
 
 
-def accepted(kind: str, data: bytes, mode: Mode) -> Contract | None:
-    """The value in the JSON text *data*, or None if it takes the explaining judgement to say."""
-    validator, holds = _SWIFT[kind]
+def accepted(kind: str, data: bytes, mode: Mode) -> Callable[[], Contract] | None:
+    """What makes the value in the JSON text *data*, or None if it takes the explaining judgement to say."""
+    decoder, judge, build = _QUICK[kind]
     text, lifted = _lift(data) if len(data) > _LARGE else (data, {})
     try:
-        value: Contract = validator.validate_json(text)
-    except ValidationError:
+        shape = decoder.decode(text)
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if mode.strict and keys_written(text) != keys_kept(value):
+    judgement = _Judgement(mode, lifted)
+    if not judge(judgement, shape) or not judgement.holds():
         return None
-    return value if holds(value, mode, lifted) else None
+    if mode.strict and keys_written(text) != _keys_kept(shape):
+        return None
+    return partial(build, shape, lifted)
 
 
 _before_payload = re.compile(rb'"base64"[ \t\r\n]*:[ \t\r\n]*"')
@@ -198,27 +233,27 @@ def _lift(data: bytes) -> tuple[bytes, Lifted]:
     return b"".join((*parts, data[done:])), lifted
 
 
-_blanks_before_colon = re.compile(rb'"[ \t\r\n]+:')
+def _keys_kept(shape: Any) -> int:
+    """How many keys *shape* and the shapes in it were given."""
+    kind = type(shape)
+    if kind is AssetShape:
+        return _given(shape) + _given(shape.ref) + _given(shape.blob)
+    if kind is DocumentShape:
+        parts = (shape.ref, shape.meta, shape.blob, *(shape.assets or ()))
+        return _given(shape) + sum(map(_keys_kept, parts))
+    return _given(shape) + (len(shape.external_ref or ()) if kind is DocumentMetaShape else 0)
 
 
-def keys_written(text: bytes) -> int:
-    """At least as many keys as the valid JSON *text* has: a text that holds `":` counts, too.
-
-    As many as were kept, and none came twice; more, and it takes a closer look.
-    """
-    return text.count(b'":') + sum(1 for _ in _blanks_before_colon.finditer(text))
+def _given(shape: Shape) -> int:
+    most, optional = _FIELDS[type(shape)]
+    return most - sum([getattr(shape, name) is UNSET for name in optional])
 
 
-def keys_kept(value: Any) -> int:
-    kind = type(value)
-    if kind in _CONTRACTS:
-        count, inside = len(value.__pydantic_fields_set__), value.__dict__.values()
-    elif kind is dict:
-        count, inside = len(value), value.values()
-    else:
-        count, inside = 0, value if kind is list else ()
-    return count + sum([keys_kept(part) for part in inside if type(part) in _NESTED])
+def _counted(shape: type[Shape]) -> tuple[int, tuple[str, ...]]:
+    """How many keys *shape* has at most, and the names of those that may be absent."""
+    optional = [field.name for field in fields(shape) if not field.required]
+    tag = 1 if shape.__struct_config__.tag else 0
+    return len(shape.__struct_fields__) + tag, tuple(optional)
 
 
-_CONTRACTS = frozenset({DocumentRef, DocumentMeta, AssetRef, Asset, NormalizedDocument, *BLOBS.values()})
-_NESTED = _CONTRACTS | {dict, list}
+_FIELDS = {shape: _counted(shape) for shape in Shape.__subclasses__()}

@@ -1,7 +1,9 @@
 """Text as the contracts keep it: normalised where it names something, cut where it only describes."""
 
 import unicodedata
+from itertools import groupby
 
+_MANY = 64
 INVISIBLE = frozenset({"Cf", "Cc", "Cs"})
 
 
@@ -12,10 +14,22 @@ def clean(raw: str) -> str:
     """
     if raw.isascii() and raw.isprintable():
         return raw.strip()
-    value = raw
+    value = _ordered(raw) if len(raw) > _MANY else raw
     while (tidied := _tidy(value)) != value:
         value = tidied
     return value
+
+
+def _ordered(raw: str) -> str:
+    """*raw*, with its combining marks in their canonical order if it has many.
+
+    Normalising puts them in order, too, but takes quadratic time for that.
+    """
+    apart = raw.translate({ord(char): unicodedata.normalize("NFKD", char) for char in set(raw)})
+    if sum(map(bool, map(unicodedata.combining, apart))) <= _MANY:
+        return raw
+    runs = groupby(apart, key=lambda char: unicodedata.combining(char) > 0)
+    return "".join("".join(sorted(run, key=unicodedata.combining) if marks else run) for marks, run in runs)
 
 
 def _tidy(value: str) -> str:

@@ -99,6 +99,7 @@ REACHING: dict[str, Case] = {
     "json_invalid": ("blob", '{"type": ', {}),
     "json_too_deep": ("blob", "[" * 65 + "]" * 65, {}),
     "json_duplicate_key": ("blob", '{"size": 1, ' + json.dumps(FILE_BLOB)[1:], {"strict": True}),
+    "errors_truncated": ("document", json.dumps({"assets": [{}] * 5000}), {}),
     # Pydantic's names.
     "missing": _case("asset-ref", without(ASSET_REF, "asset_id")),
     "extra_forbidden": _ref(colour="red"),

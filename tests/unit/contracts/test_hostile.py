@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import tracemalloc
 
 import pybase64
@@ -147,6 +148,54 @@ def test_a_large_text_is_judged_as_a_small_one(payload):
 
     assert [e.code for e in check("blob", small).errors] == [e.code for e in check("blob", wide).errors]
     assert check("blob", small).value == check("blob", wide).value
+
+
+HOSTILE = {
+    "broken assets": b'{"assets":[' + b",".join([b"{}"] * 330_000) + b"]}",
+    "no assets": b'{"assets":[' + b",".join([b"0"] * 500_000) + b"]}",
+    "lists": b'{"assets":[' + b",".join([b"[]"] * 330_000) + b"]}",
+    "unknown keys": b"{" + b",".join(b'"k%d":0' % number for number in range(100_000)) + b"}",
+    "double keys": b"{" + b",".join([b'"k":0'] * 160_000) + b"}",
+    "broken tags": b'{"meta":{"tags":[' + b",".join([b'"/"'] * 250_000) + b"]}}",
+    "marks": json.dumps(
+        {"assets": [{"origin_uri": "\u0345\u0316" * 2000, "caption_model": "\u0f73" * 4000}] * 50}, ensure_ascii=False
+    ).encode(),
+    "broken all over": json.dumps({"assets": [{key: {"": []} for key in ASSET}] * 2500}).encode(),
+    "foreign assets": json.dumps(
+        {**WHOLE_DOCUMENT, "assets": [changed(ASSET, "ref.tenant_id", " x ")] * 1200}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_is_judged_within_a_second(name, strict):
+    text = HOSTILE[name]
+    assert 600_000 < len(text) < 1_300_000
+
+    begin = time.thread_time()
+    checked = check("document", text, strict=strict)
+    took = time.thread_time() - begin
+
+    assert not checked.valid
+    assert 10_001 >= len(checked.errors)
+    assert 1 > took
+
+
+def test_what_is_left_out_of_a_report_is_said_at_its_end():
+    checked = check("document", HOSTILE["broken assets"])
+
+    assert 10_001 == len(checked.errors)
+    assert ("errors_truncated", ()) == (checked.errors[-1].code, checked.errors[-1].loc)
+    assert {"missing"} == {error.code for error in checked.errors[:-1]}
+
+
+def test_exactly_as_many_errors_as_a_report_holds_are_no_more():
+    known = len(check("document", {}).errors)
+    checked = check("document", {f"k{number}": 0 for number in range(10_000 - known)})
+
+    assert 10_000 == len(checked.errors)
+    assert "errors_truncated" not in {error.code for error in checked.errors}
 
 
 def test_the_contracts_stand_alone():

@@ -4,10 +4,12 @@ import json
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from pydantic_core import from_json
 
 from docmill.contracts import CODES, KINDS, check, check_value
 from docmill.contracts.checking import ADAPTERS, _explained
-from docmill.contracts.mode import Mode
+from docmill.contracts.mode import Mode, strict_mode
 from docmill.contracts.text import clean, cut
 
 from .samples import (
@@ -19,6 +21,7 @@ from .samples import (
     EXTERNAL_BLOB,
     FILE_BLOB,
     INLINE_BLOB,
+    VALID,
 )
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -95,9 +98,56 @@ def test_the_quick_and_the_explaining_judgement_agree(drawn, strict):
         text = json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return
-    explained = _explained(ADAPTERS[kind], json.loads(text), Mode(strict=strict))
+    explained = _explained(kind, json.loads(text), Mode(strict=strict))
+    quick = check(kind, text, strict=strict)
 
-    assert explained == check(kind, text, strict=strict)
+    assert explained == quick
+    assert same(explained.value, quick.value)
+
+
+def same(one, other):
+    """Also what equality leaves out: the order of fields, which of them were given, and the types."""
+    return repr(one) == repr(other) and (
+        one is None or one.model_dump_json(exclude_unset=True) == other.model_dump_json(exclude_unset=True)
+    )
+
+
+bits = st.sampled_from(
+    [b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\n", b"\0", b",", b":", b"{", b"]", b"1e5", b"-0", b".5", b"\x7f"]
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(VALID), st.integers(0), st.integers(0, 3), bits)
+def test_a_spoiled_text_is_judged_the_same_by_both_parsers(sample, at, length, bit):
+    kind, value = sample
+    text = json.dumps(value, ensure_ascii=False).encode()
+    at %= len(text)
+    text = text[:at] + bit + text[at + length :]
+    try:
+        parsed = from_json(text, allow_inf_nan=True)
+    except ValueError:
+        assert ["json_invalid"] == [error.code for error in check(kind, text).errors]
+    else:
+        explained = _explained(kind, parsed, Mode())
+        assert explained == check(kind, text)
+        assert same(explained.value, check(kind, text).value)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(values, st.booleans())
+def test_a_check_and_the_models_themselves_agree(drawn, strict):
+    kind, value = drawn
+    checked = check_value(kind, value, strict=strict)
+    try:
+        with strict_mode(strict):
+            validated = ADAPTERS[kind].validate_python(value)
+    except ValidationError as refused:
+        found = sorted((line["type"], line["loc"], line["msg"]) for line in refused.errors(include_url=False))
+        assert found == sorted((error.code, error.loc, error.message) for error in checked.errors)
+    else:
+        assert checked.valid
+        assert same(validated, checked.value)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
