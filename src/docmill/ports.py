@@ -406,7 +406,7 @@ class KeyRing(Protocol):
 class Written:
     """A twin as it lies there now."""
 
-    path: Path
+    path: Place
     """The main Markdown file."""
     replaced: bool
     """False: the same twin was there already."""
@@ -417,15 +417,15 @@ class Written:
 class Library(Protocol):
     """Where originals and their twins lie."""
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Path:
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
         """The folder of a task's twin. One outside the library: Invalid("twin_target_invalid")."""
         ...
 
-    async def keep_original(self, folder: Path, name: str, source: Path) -> None:
+    async def keep_original(self, folder: Place, name: str, source: Path) -> None:
         """Lay the original beside its twin, unless it is there. Another file of that name: twin_target_invalid."""
         ...
 
-    async def write(self, folder: Path, twin: Twin, assets: Mapping[str, Path], *, force: bool = False) -> Written:
+    async def write(self, folder: Place, twin: Twin, assets: Mapping[str, Path], *, force: bool = False) -> Written:
         """Write the twin; a reader sees the old or the new one. Edited by a person: Conflict("twin_drift")."""
         ...
 
@@ -440,6 +440,10 @@ class Limits:
     beat_s: float = 5.0
     sweep_s: float = 2.0
     table_bytes: int = 16 * 1024**2
+
+
+Place = str
+"""The address of a folder or file in a library: a path on a disk, or `onedrive:/...`, `objects:/...`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Placed(Protocol):
     """A twin as it lies there now."""
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> str: ...
 
 
 class Shelf(Protocol):
@@ -256,7 +256,7 @@ class Converter:
             assets = {file.asset: folder / "assets" / file.asset for file in twin.files if file.asset}
             source.target.mkdir(parents=True, exist_ok=True)
             placed = await self.shelf.write(source.target, twin, assets, force=self.options.force)
-        return parsed, placed.path
+        return parsed, Path(placed.path)
 
 
 async def _is_twin(path: Path, shelf: Shelf) -> bool:

@@ -42,7 +42,7 @@ from docmill.core.twin import (
     shortened,
     twin_folders,
 )
-from docmill.ports import Written
+from docmill.ports import Place, Written
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class DiskLibrary:
         # Its own threads: waiting for another process's lock must not hold up anybody else.
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="library")
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Path:
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
         """Where a task's twin goes. Users have folders of their own; the one user without an account has it all.
 
         *wanted* is relative to the user's folder, or an absolute path inside it. Nothing: a folder of the task.
@@ -79,20 +79,20 @@ class DiskLibrary:
             raise Invalid("twin_target_invalid", why="there is no library")
         mine = () if who == LOCAL.owner else (user_segment(who.tenant), user_segment(who.user))
         if not wanted:
-            return self._roots[0].joinpath(*mine, str(project_id), str(task_id))
+            return str(self._roots[0].joinpath(*mine, str(project_id), str(task_id)))
         if ".." in Path(wanted).parts or not wanted.isprintable():
             raise Invalid("twin_target_invalid", why="it has '..' or control characters")
         for root in self._roots:
             inside = root.joinpath(*mine)
             if (inside / wanted).is_relative_to(inside):
-                return inside / wanted
+                return str(inside / wanted)
         raise Invalid("twin_target_invalid", why="it lies outside the library")
 
-    async def keep_original(self, folder: Path, name: str, source: Path) -> None:
+    async def keep_original(self, folder: Place | Path, name: str, source: Path) -> None:
         """Lay the original into the folder, which is made if need be. The same file there already is fine."""
-        await self._run(lambda: self._keep_original(folder, shortened(name), source))
+        await self._run(lambda: self._keep_original(Path(folder), shortened(name), source))
 
-    async def write(self, folder: Path, twin: Twin, assets: Assets, *, force: bool = False) -> Written:
+    async def write(self, folder: Place | Path, twin: Twin, assets: Assets, *, force: bool = False) -> Written:
         """Put the twin into the folder, beside its source.
 
         Conflict `twin_drift` if a person edited the one that is there and *force* is not set; Invalid
@@ -100,7 +100,7 @@ class DiskLibrary:
         A cancelled caller still waits for the write to end.
         """
         asset = assets if callable(assets) else assets.__getitem__
-        return await self._run(lambda: self._write(folder, twin, asset, force=force))
+        return await self._run(lambda: self._write(Path(folder), twin, asset, force=force))
 
     async def read_manifest(self, source: Path, layout: Layout, language: str | None = None) -> Manifest | None:
         """The manifest of the source's twin, if one is there with all its files; of several languages the newest."""
@@ -143,11 +143,11 @@ class DiskLibrary:
             if there.drift and not force:
                 raise Conflict("twin_drift", path=str(real / there.drift[0]))
             if there.is_same(twin):
-                return Written(real / twin.document, replaced=False, kept=there.extras)
+                return Written(str(real / twin.document), replaced=False, kept=there.extras)
             with _workshop(where) as workshop:
                 _build(workshop, twin, asset, there)
                 _swap_in(where, workshop, twin, there)
-            return Written(real / twin.document, replaced=True, kept=there.extras)
+            return Written(str(real / twin.document), replaced=True, kept=there.extras)
 
     def _read_manifest(self, source: Path, layout: Layout, language: str | None) -> Manifest | None:
         try:

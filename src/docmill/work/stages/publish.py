@@ -89,7 +89,7 @@ async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
         return str(drift.facts.get("path", ""))
     except DocmillError as error:
         raise AtStage(error, "twin") from error
-    return str(written.path)
+    return written.path
 
 
 async def _fetched(store: TenantStore, task: Task, names: list[str], folder: Path) -> dict[str, Path]:
