@@ -143,7 +143,11 @@ def principal(claims: dict[str, Any]) -> Principal:
     app = given if isinstance(given, dict) else {}
     user = _id(claims.get("sub"))
     tenant = app.get("tenant_id", claims.get("tenant_id"))
-    return Principal(user, user if tenant is None else _id(tenant), is_admin=app.get("role") == "admin")
+    who = Principal(user, user if tenant is None else _id(tenant), is_admin=app.get("role") == "admin")
+    if who.tenant == LOCAL.tenant:
+        # What was stored before there were accounts lies under this name, and some let their users choose their `sub`.
+        raise Unauthorized("credential_invalid")
+    return who
 
 
 def _expiry(claims: dict[str, Any]) -> float:
