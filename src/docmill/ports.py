@@ -46,6 +46,44 @@ PageReport = Callable[[int, int | None], None]
 """Called with (pages done, pages in all or None). Cheap, and may be called often."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A job, as it is given to an external worker."""
+
+    job_id: UUID
+    task_id: int
+    filename: str
+    source: Path
+    options: dict[str, Any]
+    callback_url: str
+    callback_token: str
+    brief_key: str
+    brief_url: str
+
+
+class ExternalWorker(Protocol):
+    """Somebody elsewhere who parses, and reports through callbacks."""
+
+    name: str
+    dialect: str
+    timeout_s: float
+    """How long it may be silent."""
+
+    async def check(self) -> None:
+        """Raises StageFailed("worker_unreachable") if it does not answer."""
+        ...
+
+    async def dispatch(self, job: Dispatch) -> str | None:
+        """Start the job; what the worker calls it. Raises worker_unreachable (retryable) or worker_refused."""
+        ...
+
+    async def cancel(self, job_id: UUID, process_id: str | None) -> None:
+        """Ask it to stop. Best effort: it may not know how, or not be there."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Engine(Protocol):
     """Turns bytes into pages of Markdown plus assets."""
 
@@ -124,6 +162,18 @@ class Listing:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A callback as it was received: what it said, what we answered, and why."""
+
+    kind: str
+    status: int
+    reason: str | None
+    body_hash: str
+    size: int
+    at_ms: int = 0
+
+
 Transition = Callable[[Task, Attempt | None], Change]
 """A transition with everything bound but the task and its current attempt."""
 
@@ -189,6 +239,18 @@ class Ledger(Protocol):
     async def keep_parse(
         self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str
     ) -> None: ...
+
+    async def record_delivery(self, attempt: Attempt, delivery: Delivery) -> None:
+        """Keep a line about a callback, accepted or refused."""
+        ...
+
+    async def deliveries(self, attempt_id: UUID, *, limit: int) -> list[Delivery]:
+        """Of a job, newest first."""
+        ...
+
+    async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
+        """Attempts that were handed to external workers, newest first."""
+        ...
 
     async def ping(self) -> None:
         """Raises if the database does not answer."""
@@ -402,6 +464,10 @@ class KeyRing(Protocol):
     async def any_active(self) -> bool: ...
 
 
+Place = str
+"""The address of a folder or file in a library: a path on a disk, or `onedrive:/...`, `objects:/...`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """A twin as it lies there now."""
@@ -430,6 +496,31 @@ class Library(Protocol):
         ...
 
 
+class Links(Protocol):
+    """Signed, expiring addresses of objects, for workers without access to the store."""
+
+    def download(self, tenant: str, key: str, *, seconds: float) -> str: ...
+
+    def upload(self, tenant: str, key: str, *, seconds: float) -> str: ...
+
+    def read(self, token: str, *, method: str) -> tuple[str, str]:
+        """Tenant and key of a link; Forbidden("link_invalid")."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    size: int
+    sha256: str
+    content_type: str
+
+
+class Fetcher(Protocol):
+    """Fetches from addresses that somebody else named: only where it is safe to."""
+
+    async def fetch(self, url: str, path: Path, *, limit_bytes: int, seconds: float) -> Fetched: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the use cases must know of the settings."""
@@ -440,10 +531,6 @@ class Limits:
     beat_s: float = 5.0
     sweep_s: float = 2.0
     table_bytes: int = 16 * 1024**2
-
-
-Place = str
-"""The address of a folder or file in a library: a path on a disk, or `onedrive:/...`, `objects:/...`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,4 +548,9 @@ class Ports:
     engines: dict[str, Engine]
     library: Library
     scratch: Path
+    workers: dict[str, ExternalWorker] = field(default_factory=dict)
+    app_url: str = ""
+    """Where workers reach this service."""
+    links: Links | None = None
+    fetcher: Fetcher | None = None
     limits: Limits = field(default_factory=Limits)

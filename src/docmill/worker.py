@@ -9,11 +9,12 @@ from uuid import UUID
 import structlog
 
 from docmill.core.errors import DocmillError
+from docmill.core.reports import GivenBack
 from docmill.core.task import Attempt, State, Task
 from docmill.ports import Ports
 from docmill.work import sweep
 from docmill.work.heart import Heart
-from docmill.work.receive import GivenBack, receive
+from docmill.work.receive import receive
 from docmill.work.run import run_attempt
 
 log = structlog.get_logger(__name__)

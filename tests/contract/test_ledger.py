@@ -14,7 +14,7 @@ from docmill.adapters.sql.rows import encode
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid, NotFound
 from docmill.core.face import face_of
-from docmill.core.machine import Verdict
+from docmill.core.machine import Handover, Verdict
 from docmill.core.task import Stage, State, Status
 from docmill.ports import Filter, Once
 from support.databases import KINDS, open_database, url_of
@@ -156,7 +156,7 @@ async def test_a_lapsed_lease_is_found_and_a_fresh_one_is_not(ledger: SqlLedger)
 
 async def test_a_handed_over_attempt_lapses_at_its_deadline(ledger: SqlLedger) -> None:
     task, attempt = await claimed(ledger, await opened(ledger))
-    await ledger.decide(task.id, lambda t, a: machine.hand_over(t, a, deadline_ms=-5))
+    await ledger.decide(task.id, lambda t, a: machine.hand_over(t, a, Handover("w", "secretary", "h", -5)))
 
     [(found, _)] = await ledger.lapsed(limit=10)
 

@@ -43,7 +43,7 @@ def run(chosen: Settings) -> None:
     import uvloop
 
     from docmill import compose
-    from docmill.core.errors import Invalid
+    from docmill.core.errors import Conflict, Invalid
     from docmill.http import logs
 
     as_json = chosen.log_format == "json" or (chosen.log_format == "auto" and not sys.stderr.isatty())
@@ -63,8 +63,7 @@ def run(chosen: Settings) -> None:
         pass
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            why = f"{chosen.port} is taken. Choose another one, or 0 for a free one."
-            raise Invalid("setting_invalid", name="port", why=why) from error
+            raise Conflict("address_taken", address=f"{chosen.host}:{chosen.port}") from error
         if error.filename is None:
             # A socket's error names no file.
             raise Invalid("setting_invalid", name="host", why=f"{error.strerror or error}: {chosen.host}.") from error

@@ -6,6 +6,7 @@ the database adds its own clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -38,6 +39,8 @@ WIRE_STAGE = {Stage.PARSE: "mineru", Stage.POSTPROCESS: "postprocess", Stage.PUB
 class Verdict(StrEnum):
     APPLIED = "applied"
     DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    """The attempt has ended with another report."""
     SUPERSEDED = "superseded"
 
 
@@ -53,6 +56,25 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """The attempt becomes a job of an external worker."""
+
+    worker: str
+    dialect: str
+    token_hash: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignOfLife:
+    """Of a job: its deadline starts anew."""
+
+    attempt_id: UUID
+    timeout_ms: int
+    process_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What should be written. `task` is None when nothing is to change."""
 
@@ -60,7 +82,9 @@ class Change:
     task: Task
     ends: tuple[tuple[UUID, State], ...] = ()
     opens: Opening | None = None
-    hands_over_ms: int | None = None
+    hands_over: Handover | None = None
+    sign_of_life: SignOfLife | None = None
+    outcome_hash: str | None = None
     events: tuple[Event, ...] = ()
 
     @property
@@ -96,16 +120,38 @@ def claim(task: Task, attempt: Attempt, *, owner: str) -> Change:
     )
 
 
-def hand_over(task: Task, attempt: Attempt, *, deadline_ms: int) -> Change:
-    """The engine will defer to an external worker. Saved before the worker is called."""
+def hand_over(task: Task, attempt: Attempt, handover: Handover) -> Change:
+    """The attempt becomes a job. Saved before the worker is called, for it may answer before the call returns."""
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
+    said = {"stage": attempt.stage, "worker": handover.worker, "job_id": str(attempt.id)}
+    return Change(Verdict.APPLIED, task, hands_over=handover, events=(Event("handed_over", said),))
+
+
+def on_worker_progress(
+    task: Task, attempt: Attempt, *, percent: float | None, phase: str, message: str, process_id: str | None
+) -> Change:
+    """An external worker is at work. Also the sign of life that its deadline waits for."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    low, high = PROGRESS[attempt.stage]
+    reached = low + int((high - low) * min(max(percent or 0, 0), 100) / 100)
+    progress = max(task.progress, reached)
+    said = {"progress": progress, "phase": phase, "message": message}
     return Change(
         Verdict.APPLIED,
-        task,
-        hands_over_ms=deadline_ms,
-        events=(Event("handed_over", {"stage": attempt.stage, "deadline_ms": deadline_ms}),),
+        replace(task, progress=progress, provider_task_id=process_id or task.provider_task_id),
+        sign_of_life=SignOfLife(attempt.id, attempt.timeout_ms or 0, process_id),
+        events=(Event("progress", said),),
     )
+
+
+def judged(task: Task, attempt: Attempt, outcome_hash: str, change: Change) -> Change:
+    """A terminal report of a job: the same one again is a duplicate, another one comes too late."""
+    if attempt.has_ended:
+        same = attempt.outcome_hash == outcome_hash
+        return Change(Verdict.DUPLICATE if same else Verdict.CONFLICT, task)
+    return replace(change, outcome_hash=outcome_hash)
 
 
 def on_progress(task: Task, attempt: Attempt, *, done: int, total: int | None) -> Change:
@@ -168,7 +214,16 @@ def on_success(
     )
 
 
-def on_failure(task: Task, attempt: Attempt, fault: Fault, *, retryable: bool, crashed: bool, next_id: UUID) -> Change:
+def on_failure(
+    task: Task,
+    attempt: Attempt,
+    fault: Fault,
+    *,
+    retryable: bool,
+    crashed: bool,
+    next_id: UUID,
+    details: Mapping[str, Any] | None = None,
+) -> Change:
     """A stage failed: try again with backoff while that helps, else the task has failed."""
     if attempt.state is State.FAILED:
         return Change(Verdict.DUPLICATE, task)
@@ -191,7 +246,7 @@ def on_failure(task: Task, attempt: Attempt, fault: Fault, *, retryable: bool, c
         Verdict.APPLIED,
         replace(task, status=Status.FAILED, fault=fault, errors=errors, crashes=crashes),
         ends=((attempt.id, State.FAILED),),
-        events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+        events=(_failed(fault, details),),
     )
 
 
@@ -212,6 +267,18 @@ def give_back(task: Task, attempt: Attempt, *, next_id: UUID) -> Change:
     )
 
 
+def on_worker_cancelled(task: Task, attempt: Attempt, *, message: str) -> Change:
+    """The external worker says that the job was cancelled on its side."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, status=Status.CANCELLED),
+        ends=((attempt.id, State.FAILED),),
+        events=(Event("cancelled", {"forced": False, "by": "worker", "message": message}),),
+    )
+
+
 def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault) -> Change:
     """The lease ran out: the worker died. The next one starts over, unless workers keep dying on this task."""
     if not _is_current(task, attempt) or attempt.state is not State.RUNNING or task.is_final:
@@ -222,7 +289,7 @@ def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault)
             Verdict.APPLIED,
             replace(task, status=Status.FAILED, fault=fault, crashes=crashes),
             ends=((attempt.id, State.FAILED),),
-            events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+            events=(_failed(fault),),
         )
     return Change(
         Verdict.APPLIED,
@@ -241,7 +308,7 @@ def expire(task: Task, attempt: Attempt, fault: Fault) -> Change:
         Verdict.APPLIED,
         replace(task, status=Status.FAILED, fault=fault),
         ends=((attempt.id, State.DROPPED),),
-        events=(Event("failed", {"code": fault.code, "message": fault.message, "error_stage": fault.stage}),),
+        events=(_failed(fault),),
     )
 
 
@@ -319,6 +386,11 @@ def _requeue(task: Task, attempt: Attempt, next_id: UUID, *, errors: int, crashe
         errors=errors,
         crashes=crashes,
     )
+
+
+def _failed(fault: Fault, details: Mapping[str, Any] | None = None) -> Event:
+    said = {"code": fault.code, "message": fault.message, "error_stage": fault.stage}
+    return Event("failed", said | {"details": dict(details)} if details else said)
 
 
 def _suspicion_ms(crashes: int) -> int:

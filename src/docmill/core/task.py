@@ -161,6 +161,24 @@ class Attempt:
     deadline_ms: int | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    worker: str | None = None
+    """The external worker that the attempt was handed to; with it the attempt is a job."""
+    dialect: str | None = None
+    token_hash: str | None = None
+    process_id: str | None = None
+    """What the worker calls it."""
+    timeout_ms: int | None = None
+    """How long the worker may be silent."""
+    outcome_hash: str | None = None
+    """Of the report that ended it: the same one again is a duplicate, another one a conflict."""
+
+    @property
+    def is_job(self) -> bool:
+        return self.dialect is not None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in (State.SUCCEEDED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

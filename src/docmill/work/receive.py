@@ -2,63 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from docmill.core import machine
-from docmill.core.machine import Change, StageResult, Verdict
-from docmill.core.task import Attempt, Fault, Task
+from docmill.core.machine import Change, Verdict
+from docmill.core.reports import Cancelled, Failed, GivenBack, Pages, Progress, Report, Succeeded
+from docmill.core.task import Attempt, Task
 from docmill.ports import Ports
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    done: int
-    total: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Succeeded:
-    result: StageResult
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    fault: Fault
-    retryable: bool = False
-    crashed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GivenBack:
-    """The worker shuts down and has not finished."""
-
-
-Report = Progress | Succeeded | Failed | GivenBack
-
-
 async def receive(
-    ports: Ports, task_id: int, attempt_id: UUID, report: Report, *, keep_for: str | None = None
+    ports: Ports,
+    task_id: int,
+    attempt_id: UUID,
+    report: Report,
+    *,
+    keep_for: str | None = None,
+    outcome_hash: str | None = None,
 ) -> Change:
-    """Let the machine judge a report, write what follows, and ring whoever is next."""
+    """Let the machine judge a report, write what follows, and ring whoever is next.
+
+    *keep_for* is the worker that goes on with the next stage itself. *outcome_hash* tells the terminal report of a job
+    from another one.
+    """
     next_id = uuid4()
 
     def judge(task: Task, attempt: Attempt | None) -> Change:
         if attempt is None:
             return Change(Verdict.SUPERSEDED, task)
-        match report:
-            case Progress(done, total):
-                return machine.on_progress(task, attempt, done=done, total=total)
-            case Succeeded(result):
-                return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for)
-            case Failed(fault, retryable, crashed):
-                return machine.on_failure(task, attempt, fault, retryable=retryable, crashed=crashed, next_id=next_id)
-            case GivenBack():
-                return machine.give_back(task, attempt, next_id=next_id)
+        change = _judge(task, attempt, report, next_id, keep_for)
+        return change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change)
 
     change = await ports.ledger.decide(task_id, judge, attempt_id=attempt_id)
     await ring(ports, change)
     return change
+
+
+def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None) -> Change:
+    match report:
+        case Pages(done, total):
+            return machine.on_progress(task, attempt, done=done, total=total)
+        case Progress(percent, phase, message, process_id):
+            return machine.on_worker_progress(
+                task, attempt, percent=percent, phase=phase, message=message, process_id=process_id
+            )
+        case Succeeded(result):
+            return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for)
+        case Failed(fault, retryable, crashed, details):
+            return machine.on_failure(
+                task, attempt, fault, retryable=retryable, crashed=crashed, next_id=next_id, details=details
+            )
+        case Cancelled(message):
+            return machine.on_worker_cancelled(task, attempt, message=message)
+        case GivenBack():
+            return machine.give_back(task, attempt, next_id=next_id)
 
 
 async def ring(ports: Ports, change: Change) -> None:

@@ -12,9 +12,10 @@ import structlog
 
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
 from docmill.core.machine import WIRE_STAGE, StageResult, Verdict
+from docmill.core.reports import Failed, Pages, Succeeded
 from docmill.core.task import Attempt, Fault, Stage, Task
 from docmill.ports import Deferred, Ports
-from docmill.work.receive import Failed, Progress, Succeeded, receive
+from docmill.work.receive import receive
 from docmill.work.stages import parse, postprocess, publish
 from docmill.work.stages.step import AtStage, Step
 
@@ -80,11 +81,11 @@ class Reporter:
         self._ports = ports
         self._task_id = task_id
         self._attempt_id = attempt_id
-        self._newest: Progress | None = None
+        self._newest: Pages | None = None
         self._sending: asyncio.Task[None] | None = None
 
     def pages(self, done: int, total: int | None) -> None:
-        self._newest = Progress(done, total)
+        self._newest = Pages(done, total)
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from docmill.core.errors import Invalid, NotFound, Unavailable
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
-from docmill.ports import Faces, Filter, Listing, NewTask, Once, Transition
+from docmill.ports import Delivery, Faces, Filter, Listing, NewTask, Once, Transition
 
 INSERT_TASK = Statement(
     """
@@ -60,7 +60,11 @@ INSERT_ATTEMPT = Statement(
     RETURNING due_ms
     """
 )
-END_ATTEMPT = Statement("UPDATE attempts SET state = :state, ended_ms = {now}, lease_ms = NULL WHERE id = :id")
+END_ATTEMPT = Statement(
+    """
+    UPDATE attempts SET state = :state, ended_ms = {now}, lease_ms = NULL, outcome_hash = :outcome_hash WHERE id = :id
+    """
+)
 CLAIM_ATTEMPT = Statement(
     """
     UPDATE attempts SET state = 'running', owner = :owner, started_ms = {now},
@@ -71,8 +75,36 @@ CLAIM_ATTEMPT = Statement(
 )
 HAND_OVER = Statement(
     """
-    UPDATE attempts SET state = 'handed_over', lease_ms = NULL, deadline_ms = {now} + CAST(:deadline_ms AS BIGINT)
+    UPDATE attempts SET state = 'handed_over', lease_ms = NULL, worker = :worker, dialect = :dialect,
+           token_hash = :token_hash, timeout_ms = :timeout_ms, deadline_ms = {now} + CAST(:timeout_ms AS BIGINT)
     WHERE id = :id
+    """
+)
+SIGN_OF_LIFE = Statement(
+    """
+    UPDATE attempts SET deadline_ms = {now} + CAST(:timeout_ms AS BIGINT),
+           process_id = COALESCE(:process_id, process_id)
+    WHERE id = :id AND state = 'handed_over'
+    """
+)
+DELIVER = Statement(
+    """
+    INSERT INTO deliveries (attempt_id, task_id, kind, status, reason, body_hash, size, at_ms)
+    VALUES (:attempt_id, :task_id, :kind, :status, :reason, :body_hash, :size, {now})
+    """
+)
+DELIVERIES = Statement(
+    """
+    SELECT kind, status, reason, body_hash, size, at_ms FROM deliveries
+    WHERE attempt_id = :attempt_id ORDER BY id DESC LIMIT :limit
+    """
+)
+JOBS = Statement(
+    f"""
+    SELECT {", ".join("a." + name.strip() for name in ATTEMPT_COLUMNS.split(","))}
+    FROM attempts a JOIN tasks t ON t.id = a.task_id
+    WHERE a.dialect IS NOT NULL AND t.tenant = :tenant AND t.owner = :owner AND a.started_ms < :before
+    ORDER BY a.started_ms DESC LIMIT :limit
     """
 )
 BEAT = Statement(
@@ -188,7 +220,7 @@ class SqlLedger:
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         rows = await self._database.read(_rows(LAPSED, limit=limit))
-        return [(attempt_of(row), row[11]) for row in rows]
+        return [(attempt_of(row), row[-1]) for row in rows]
 
     async def held(self, *, limit: int) -> list[Attempt]:
         return await self._database.read(_attempts(HELD, limit=limit))
@@ -207,6 +239,19 @@ class SqlLedger:
                 markdown_key=markdown_key,
                 parsed_key=parsed_key,
             )
+        )
+
+    async def record_delivery(self, attempt: Attempt, delivery: Delivery) -> None:
+        params = {name: value for name, value in asdict(delivery).items() if name != "at_ms"}
+        await self._database.write(_rows(DELIVER, attempt_id=str(attempt.id), task_id=attempt.task_id, **params))
+
+    async def deliveries(self, attempt_id: UUID, *, limit: int) -> list[Delivery]:
+        rows = await self._database.read(_rows(DELIVERIES, attempt_id=str(attempt_id), limit=limit))
+        return [Delivery(*row) for row in rows]
+
+    async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
+        return await self._database.read(
+            _attempts(JOBS, tenant=who.tenant, owner=who.user, before=before_ms, limit=limit)
         )
 
     async def ping(self) -> None:
@@ -332,9 +377,12 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
     if not rows:
         raise Unavailable("ledger_busy", task=old.id)
     for attempt_id, state in change.ends:
-        yield END_ATTEMPT(id=str(attempt_id), state=state.value)
-    if change.hands_over_ms is not None:
-        yield HAND_OVER(id=str(old.attempt_id), deadline_ms=change.hands_over_ms)
+        yield END_ATTEMPT(id=str(attempt_id), state=state.value, outcome_hash=change.outcome_hash)
+    if change.hands_over:
+        yield HAND_OVER(id=str(old.attempt_id), **asdict(change.hands_over))
+    if change.sign_of_life:
+        alive = change.sign_of_life
+        yield SIGN_OF_LIFE(id=str(alive.attempt_id), timeout_ms=alive.timeout_ms, process_id=alive.process_id)
     if change.opens:
         opening = change.opens
         yield INSERT_ATTEMPT(

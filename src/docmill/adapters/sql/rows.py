@@ -15,7 +15,10 @@ TASK_COLUMNS = (
     "id, tenant, owner, project_id, filename, source_key, rule_id, status, stage, attempt, attempt_id,"
     " version, event_seq, progress, body, created_ms, updated_ms"
 )
-ATTEMPT_COLUMNS = "id, task_id, number, stage, state, owner, due_ms, lease_ms, deadline_ms, started_ms, ended_ms"
+ATTEMPT_COLUMNS = (
+    "id, task_id, number, stage, state, owner, due_ms, lease_ms, deadline_ms, started_ms, ended_ms,"
+    " worker, dialect, token_hash, process_id, timeout_ms, outcome_hash"
+)
 
 STATUS_OF = {"mineru_parsing": Status.RUNNING, "llm_processing": Status.RUNNING} | {
     status.value: status for status in Status
@@ -98,5 +101,5 @@ def attempt_of(row: Row) -> Attempt:
         row[2],
         STAGE_OF[row[3]],
         STATE_OF[row[4]],
-        *row[5:11],
+        *row[5:17],
     )
