@@ -6,8 +6,9 @@
 """
 
 from .asset import Asset, AssetRef
+from .base import Violation
 from .blob import BlobLocator, ExternalBlob, FileBlob, InlineBlob
-from .checking import KINDS, Checked, Violation, check, check_value
+from .checking import KINDS, Checked, check, check_value
 from .codes import CODES
 from .document import DocumentMeta, DocumentRef, NormalizedDocument
 from .mode import media_guard, strict_mode

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError, SchemaValidator
 from pydantic_core import core_schema as core
 
-from .codes import error, said
+from .codes import ascii_safe, error, said
 from .fields import MAX_FAULTS, Rule, one_of
 from .mode import Mode, current
 
@@ -45,12 +46,21 @@ def fault(code: str, *loc: str | int, **context: object) -> Fault:
     return loc, error(code, **context)
 
 
-class Found(NamedTuple):
-    """One thing that is wrong."""
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is wrong: a stable code, the place in the data, and a sentence for people."""
 
     code: str
     loc: Loc
     message: str
+
+    @property
+    def pointer(self) -> str:
+        """The place as a JSON Pointer (RFC 6901)."""
+        return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in self.loc)
+
+    def as_dict(self) -> dict[str, object]:
+        return {"code": self.code, "loc": list(self.loc), "message": self.message}
 
 
 class Enough(Exception):
@@ -64,15 +74,20 @@ class Finding:
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
-        self.found: list[Found] = []
+        self.found: list[Violation] = []
 
     def add(self, code: str, loc: Loc, message: str) -> None:
         if len(self.found) == MAX_FAULTS:
             raise Enough
-        self.found.append(Found(code, loc, message))
+        self.found.append(Violation(code, loc, ascii_safe(message)))
 
     def add_error(self, loc: Loc, wrong: PydanticCustomError | PydanticKnownError) -> None:
         self.add(wrong.type, loc, wrong.message())
+
+
+def safe(keys: Loc) -> Loc:
+    """*keys* out of foreign data as steps that every encoder accepts."""
+    return tuple(ascii_safe(step) if isinstance(step, str) else step for step in keys)
 
 
 Judge = Callable[[object, Loc, Finding], Any]
@@ -155,7 +170,7 @@ def _refuse_others(fields: dict[str, Any], data: dict[Any, Any], loc: Loc, findi
         if not isinstance(key, str):
             finding.add("invalid_key", (*loc, key if isinstance(key, int) else type(key).__name__), _INVALID_KEY)
         elif key not in fields:
-            finding.add("extra_forbidden", (*loc, str(key)), _EXTRA)
+            finding.add("extra_forbidden", (*loc, *safe((key,))), _EXTRA)
 
 
 _MISSING = PydanticKnownError("missing").message()
@@ -170,7 +185,9 @@ def _judges(cls: type[Contract]) -> tuple[tuple[str, Judge, Callable[[], object]
 
 
 def _default_of(field: FieldInfo) -> Callable[[], object] | None:
-    return None if field.is_required() else lambda: field.get_default(call_default_factory=True)
+    if field.is_required():
+        return None
+    return partial(field.get_default, call_default_factory=True) if field.default_factory else lambda: field.default
 
 
 def _judge_of(field: FieldInfo) -> Judge:
@@ -195,7 +212,7 @@ def _by_rule(rule: Rule) -> Judge:
             finding.add_error(loc, wrong)
         except ValidationError as several:
             for line in several.errors(include_url=False, include_input=False, include_context=False):
-                finding.add(line["type"], (*loc, *line["loc"]), line["msg"])
+                finding.add(line["type"], (*loc, *safe(line["loc"])), line["msg"])
         return UNKNOWN
 
     return judge

@@ -1,7 +1,6 @@
 """Checks data against a contract and says everything that is wrong with it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
@@ -9,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from .asset import Asset, AssetRef
-from .base import Contract, Enough, Finding, Judge, Loc, judged
+from .base import Contract, Enough, Finding, Judge, Violation, judged, safe
 from .blob import BlobLocator, ByType
 from .codes import CODES, RELATIONS, ascii_safe, shown
 from .document import DocumentMeta, DocumentRef, NormalizedDocument
@@ -31,23 +30,6 @@ ADAPTERS: Final[Mapping[str, TypeAdapter[Any]]] = {kind: TypeAdapter(contract) f
 JUDGES: Final[Mapping[str, Judge]] = {
     kind: ByType().judge if contract is BlobLocator else partial(judged, contract) for kind, contract in KINDS.items()
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One thing that is wrong: a stable code, the place in the data, and a sentence for people."""
-
-    code: str
-    loc: Loc
-    message: str
-
-    @property
-    def pointer(self) -> str:
-        """The place as a JSON Pointer (RFC 6901)."""
-        return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in self.loc)
-
-    def as_dict(self) -> dict[str, object]:
-        return {"code": self.code, "loc": list(self.loc), "message": self.message}
 
 
 class Checked:
@@ -147,13 +129,13 @@ def _explained(kind: str, value: object, mode: Mode, doubtful: bytes | None = No
     judged_value = None
     try:
         for loc, key in sorted(doubles(doubtful)) if doubtful else ():
-            finding.add("json_duplicate_key", loc, CODES["json_duplicate_key"].format(key=shown(key)))
+            finding.add("json_duplicate_key", safe(loc), CODES["json_duplicate_key"].format(key=shown(key)))
         judged_value = JUDGES[kind](value, (), finding)
     except Enough:
         truncated = _refused("errors_truncated", limit=MAX_FAULTS).errors
     if not finding.found:
         return Checked(judged_value)
-    errors = [Violation(code, _place(loc), ascii_safe(message)) for code, loc, message in finding.found]
+    errors = finding.found
     errors.sort(key=lambda violation: violation.code in RELATIONS)
     return Checked(None, (*errors, *truncated))
 
@@ -162,21 +144,17 @@ def _refused(code: str, **context: object) -> Checked:
     return Checked(None, (Violation(code, (), CODES[code].format(**context)),))
 
 
-def _place(loc: Loc) -> Loc:
-    return tuple([ascii_safe(step) if isinstance(step, str) else step for step in loc])
-
-
 def _too_deep(value: object) -> bool:
     """Level by level, and each value once per level: a value may contain itself."""
-    level = [value]
+    level: list[Any] = [value] if isinstance(value, dict | list | tuple) else []
     for _ in range(MAX_DEPTH):
-        nested = {id(child): child for parent in level for child in _children(parent)}
+        nested = {
+            id(child): child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list, tuple))
+        }
         level = list(nested.values())
         if not level:
             return False
     return True
-
-
-def _children(value: object) -> list[object]:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [child for child in inside if isinstance(child, dict | list | tuple)]

@@ -97,7 +97,8 @@ class NormalizedDocument(Contract):
         if mode.strict:
             yield from checksum_faults("document", view)
         for index, asset in enumerate(view.assets):
-            yield from _asset_faults(view.ref, asset.ref, index)
+            if known(asset.ref):
+                yield from _asset_faults(view.ref, asset.ref, index)
 
     def settled(self) -> Self:
         """Assets without a collection take the document's."""

@@ -6,7 +6,7 @@ Each carries its whole rule in Python: it normalises, and names what is wrong by
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -250,7 +250,7 @@ def _base64(raw: object) -> str:
 def _tags(raw: object) -> list[str]:
     if not isinstance(raw, list | tuple):
         raise error("tags_type", type=kind_of(raw))
-    return sorted(set(gathered("tags", [((i,), item, _tag) for i, item in enumerate(raw)])) - {""})
+    return sorted(set(gathered("tags", (((i,), item, _tag) for i, item in enumerate(raw)))) - {""})
 
 
 def _tag(raw: object) -> str:
@@ -267,7 +267,7 @@ def _external_ref(raw: object) -> dict[str, str]:
         raise error("external_ref_type", type=kind_of(raw))
     if len(raw) > 16:
         raise error("external_ref_too_many", length=len(raw), limit=16)
-    pairs = [((_step(key),), pair, _external_pair) for key, pair in zip(raw, raw.items(), strict=True)]
+    pairs = (((_step(pair[0]),), pair, _external_pair) for pair in raw.items())
     result: dict[str, str] = {}
     for key, value in gathered("external_ref", pairs):
         if key in result:
@@ -295,7 +295,7 @@ def _external_pair(pair: tuple[object, object]) -> tuple[str, str]:
 Step = tuple[tuple[str | int, ...], Any, Callable[[Any], Any]]
 
 
-def gathered(title: str, steps: Sequence[Step]) -> list[Any]:
+def gathered(title: str, steps: Iterable[Step]) -> list[Any]:
     """What every step makes of its input, or all their errors at once, each at its place."""
     values: list[Any] = []
     faults: list[InitErrorDetails] = []

@@ -17,11 +17,12 @@ def keys_written(text: bytes) -> int:
 
 def keys_kept(value: object) -> int:
     """How many keys all objects in *value*, which was parsed, have."""
-    count, level = 0, [value]
+    count = 0
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
     while level:
-        count += sum(len(part) for part in level if isinstance(part, dict))
-        inside = [part.values() if isinstance(part, dict) else part for part in level]
-        level = [child for part in inside for child in part if isinstance(child, dict | list)]  # type: ignore[attr-defined]
+        count += sum([len(part) for part in level if type(part) is dict])
+        inside = [part.values() if type(part) is dict else part for part in level if part]
+        level = [child for part in inside for child in part if type(child) is dict or type(child) is list]
     return count
 
 
