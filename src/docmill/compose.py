@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -21,6 +23,7 @@ from docmill import __version__
 from docmill.adapters.engines.local import Limits as ParseLimits
 from docmill.adapters.engines.local import LocalEngine
 from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.adapters.links.signed import SignedLinks
 from docmill.adapters.queues.local import LocalQueue
 from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.sql.database import Database
@@ -32,8 +35,10 @@ from docmill.adapters.sql.rules import SqlRules
 from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.adapters.sql.tables import SqlTables
 from docmill.adapters.stores.local import LocalStore
+from docmill.adapters.workers.dispatcher import DispatcherWorker
+from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core.errors import Conflict, Forbidden
-from docmill.ports import Engine, KeyRing, Ledger, Limits, Ports
+from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Limits, Ports
 from docmill.settings import Settings
 from docmill.work import sweep
 from docmill.work.heart import Heart
@@ -67,7 +72,31 @@ def local_engine(settings: Settings) -> LocalEngine:
     )
 
 
-def bind(settings: Settings, database: Database) -> Ports:
+def external_workers(settings: Settings) -> dict[str, ExternalWorker]:
+    kinds: dict[str, Callable[[str, str, str | None, float], ExternalWorker]] = {
+        "secretary": SecretaryWorker,
+        "dispatcher": DispatcherWorker,
+    }
+    return {
+        name: kinds[one.dialect](name, one.url, one.api_key.get_secret_value() if one.api_key else None, one.timeout)
+        for name, one in settings.workers.items()
+    }
+
+
+def link_secret(settings: Settings) -> bytes:
+    """The secret of signed links: given, or made once and kept with the data."""
+    if settings.secret:
+        return settings.secret.get_secret_value().encode()
+    path = settings.data / "secret"
+    if not path.exists():
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(token_urlsafe(48))
+        fresh.replace(path)
+    return path.read_bytes()
+
+
+def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
     engines: dict[str, Engine] = {"local": local_engine(settings)}
     return Ports(
         ledger=SqlLedger(database),
@@ -81,6 +110,9 @@ def bind(settings: Settings, database: Database) -> Ports:
         engines=engines,
         library=DiskLibrary((settings.library_root,)),
         scratch=(settings.data / "scratch").resolve(),
+        workers=external_workers(settings),
+        app_url=app_url,
+        links=SignedLinks(link_secret(settings), app_url),
         limits=Limits(
             upload_bytes=settings.max_upload_mb * MB,
             task_timeout_s=settings.etl_task_timeout,
@@ -92,13 +124,13 @@ def bind(settings: Settings, database: Database) -> Ports:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Ports]:
+async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
     """Ports on a database of the newest schema, in a data folder that is ours alone."""
     with alone_in(settings.data):
         database = open_database(settings)
         try:
             await migrate(database)
-            ports = bind(settings, database)
+            ports = bind(settings, database, settings.app_url or app_url)
             clear_scratch(ports.scratch)
             try:
                 # Whoever knows its id may name the default rule in the very first request.
@@ -107,6 +139,8 @@ async def opened(settings: Settings) -> AsyncIterator[Ports]:
             finally:
                 for engine in ports.engines.values():
                     await engine.close()
+                for worker in ports.workers.values():
+                    await worker.close()
                 await ports.store.close()
         finally:
             await database.close()
@@ -168,9 +202,9 @@ async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
-    async with opened(settings) as ports:
+    listener = listen(settings.host, settings.port)
+    async with opened(settings, address(listener)) as ports:
         auth = await authenticator(settings, ports.keys)
-        listener = listen(settings.host, settings.port)
         async with working(settings, ports) as worker:
             # What a crash interrupted goes on while the web framework is still being imported.
             await asyncio.to_thread(import_module, "docmill.http.server")
@@ -179,7 +213,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
 
             options = HttpOptions(
                 version=__version__,
-                allowed_hosts=settings.allowed_hosts,
+                allowed_hosts=(*settings.allowed_hosts, *own_names(ports.app_url)),
                 max_upload_bytes=ports.limits.upload_bytes,
                 is_working=lambda: worker.is_alive,
             )
@@ -187,6 +221,12 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
             await run(app, listener, grace_s=settings.grace)
+
+
+def own_names(app_url: str) -> tuple[str, ...]:
+    """The name under which workers and people reach us is one of ours."""
+    host = urlsplit(app_url).hostname
+    return (host,) if host else ()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from docmill.core.errors import Invalid
@@ -17,6 +17,17 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 def _named(name: str) -> AliasChoices:
     """A setting that the wire contracts name keeps that name; ours has the prefix."""
     return AliasChoices(name.lower(), f"docmill_{name.lower()}", name)
+
+
+class WorkerSettings(BaseModel):
+    """Where an external worker is, and how it is spoken to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dialect: Literal["secretary", "dispatcher"]
+    url: str = Field(pattern="^https?://")
+    api_key: SecretStr | None = None
+    timeout: float = Field(600.0, gt=0, le=7 * 24 * 3600)
 
 
 class Settings(BaseSettings):
@@ -38,6 +49,21 @@ class Settings(BaseSettings):
     app_url: str | None = Field(
         None, validation_alias=_named("APP_URL"), description="Where workers and people reach this service."
     )
+    callback_signing_key: SecretStr | None = Field(
+        None,
+        validation_alias=_named("CALLBACK_SIGNING_KEY"),
+        description="Key with which dispatchers sign their callbacks; several, separated by commas, while rotating.",
+    )
+    workers: dict[str, WorkerSettings] = Field(
+        default_factory=dict, description="External workers by name: dialect, url, api_key, timeout. JSON or a table."
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        (), description="Addresses or networks of proxies whose X-Forwarded-For is believed."
+    )
+    fetch_networks: tuple[str, ...] = Field(
+        (), description="Private networks from which results may be fetched; public ones always may."
+    )
+    secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents at once.")
     max_upload_mb: int = Field(2048, ge=1, description="Largest file that is taken, in MB.")
     memory_mb: int = Field(3072, ge=512, description="Memory that parsing one document may use, in MB.")
@@ -70,6 +96,8 @@ class Settings(BaseSettings):
     def _possible(self) -> Settings:
         if self.heartbeat * 2 > self.lease:
             raise ValueError("heartbeat must be at most half of lease, or living workers count as dead")
+        if self.workers and "local" in self.workers:
+            raise ValueError("a worker cannot be named 'local': that is the built-in engine")
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must start with postgresql:// (leave it out for the embedded SQLite)")
         return self
@@ -94,7 +122,7 @@ def reference() -> str:
     rows = []
     for name, field in Settings.model_fields.items():
         default = "number of cores" if name == "jobs" else field.get_default(call_default_factory=True)
-        shown = "-" if default in (None, ()) else f"`{default}`"
+        shown = "-" if default in (None, (), {}) else f"`{default}`"
         rows.append(f"| `{name}` | `{environment_name(name)}` | {shown} | {field.description} |")
     return PAGE.format(rows="\n".join(rows))
 

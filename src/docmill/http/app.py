@@ -10,8 +10,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from importlib import import_module
-from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -24,7 +22,20 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from docmill.http import errors, events, health, metrics, tasks, uploads
+from docmill.http import (
+    contracts,
+    documents,
+    errors,
+    events,
+    health,
+    jobs,
+    metrics,
+    objects,
+    rules,
+    tables,
+    tasks,
+    uploads,
+)
 from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.errors import CLIENT_GONE, Problem, unexpected
 from docmill.http.events import Tails
@@ -35,7 +46,7 @@ from docmill.ports import Ports
 
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
-OTHER_DOORS = ("rules", "tables", "documents", "contracts")
+DOORS = (uploads, tasks, events, rules, tables, documents, contracts, jobs, objects, health, metrics)
 QUIET = frozenset({"/health", "/ready", "/metrics"})
 API = ("/api/", "/health", "/ready", "/metrics", "/openapi.json")
 EVERYWHERE = {
@@ -71,11 +82,8 @@ def build_app(ports: Ports, *, auth: Authenticator, options: HttpOptions, lifesp
     app.state.prober = Prober(options)
     app.state.tails = Tails(ports, options, drain)
     errors.install(app)
-    for door in (uploads, tasks, events, health, metrics):
+    for door in DOORS:
         app.include_router(door.router)
-    for name in OTHER_DOORS:
-        if find_spec(f"docmill.http.{name}"):
-            app.include_router(import_module(f"docmill.http.{name}").router)
     app.add_middleware(BodyGuard, options=options)
     if options.allowed_origins:
         app.add_middleware(

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import uuid4
+
+import structlog
 
 from docmill.core import machine
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, NotFound
+from docmill.core.errors import BadRequest, DocmillError, NotFound
 from docmill.core.machine import Change
 from docmill.core.output import stem_of
-from docmill.core.task import Attempt, Event, Status, Task
+from docmill.core.task import Attempt, Event, State, Status, Task
 from docmill.ports import Ports
 from docmill.work import query, tables
 from docmill.work.receive import ring
 
+log = structlog.get_logger(__name__)
+
+CANCEL_S = 5.0
+
 
 async def cancel(ports: Ports, who: Principal, task_id: int, *, force: bool) -> Task:
     """Cancel a pending task; with *force* also a running one. The worker hears of it through the signal."""
+    dropped: list[Attempt] = []
 
     def rule(task: Task, attempt: Attempt | None) -> Change:
+        dropped[:] = [attempt] if attempt else []
         return machine.cancel(task, attempt, force=force)
 
     change = await ports.ledger.decide(task_id, rule, who=who.owner)
     await ring(ports, change)
+    for attempt in dropped:
+        await _tell_worker(ports, attempt)
     return change.task
+
+
+async def _tell_worker(ports: Ports, attempt: Attempt) -> None:
+    """Ask an external worker to stop. The task is cancelled whether it listens or not."""
+    worker = ports.workers.get(attempt.worker or "")
+    if worker is None or attempt.state is not State.HANDED_OVER:
+        return
+    try:
+        async with asyncio.timeout(CANCEL_S):
+            await worker.cancel(attempt.id, attempt.process_id)
+    except (DocmillError, TimeoutError) as error:
+        log.info("worker_not_told", worker=worker.name, job=str(attempt.id), why=type(error).__name__)
 
 
 async def retry(ports: Ports, who: Principal, task_id: int, *, from_stage: str) -> Task:

@@ -68,8 +68,8 @@ async def record_failed_upload(
 
 async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
     engine = wanted.wishes.engine
-    if engine is not None and engine not in ports.engines:
-        raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines)))
+    if engine is not None and engine not in ports.engines | ports.workers:
+        raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines | ports.workers)))
     key = wanted.s3_key or _key_of_name(who, wanted)
     raw = own_raw_key(key, who.user)
     stored = await objects(ports, who.tenant).stat(key)

@@ -62,7 +62,7 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
         if current.state is State.HANDED_OVER:
-            return machine.expire(task, current, _fault("task_stale", "timeout"))
+            return machine.expire(task, current, _fault("worker_timeout", "timeout"))
         if lapsed_ms > stale_ms:
             return machine.expire(task, current, _fault("task_stale", "stale"))
         lost = StageFailed("worker_lost", times=task.crashes + 1)

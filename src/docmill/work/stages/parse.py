@@ -17,6 +17,7 @@ from docmill.core.parsed import Parsed
 from docmill.core.task import Artifacts
 from docmill.ports import Deferred, Engine, Ports, Work
 from docmill.work.objects import objects
+from docmill.work.stages import dispatch
 from docmill.work.stages.step import Step
 
 PUTS_AT_ONCE = 8
@@ -29,7 +30,10 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
             stored = await objects(ports, step.task.tenant).fetch(step.task.source_key, source)
         except NotFound as error:
             raise StageFailed("storage_failed", why="the source is no longer in the store") from error
-        engine = ports.engines[step.task.wishes.engine or "local"]
+        wanted = step.task.wishes.engine or "local"
+        if wanted in ports.workers:
+            return await dispatch.hand_over(ports, step, ports.workers[wanted], source, stored)
+        engine = ports.engines[wanted]
         mark = fingerprint(stored.sha256, engine, step.task.wishes.parse)
         if not step.task.wishes.no_cache:
             reused = await _reused(ports, step, mark)

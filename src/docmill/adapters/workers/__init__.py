@@ -1,0 +1,1 @@
+"""External workers, by the dialect in which they are started."""

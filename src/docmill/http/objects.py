@@ -1,0 +1,44 @@
+"""Signed links: an external worker takes its source and leaves its result without access to the store."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from docmill.core.errors import NotFound
+from docmill.http.bound import Bound
+from docmill.http.errors import problems
+from docmill.http.wire import Json
+from docmill.ports import Ports
+from docmill.work.objects import TenantStore, objects
+
+router = APIRouter(prefix="/api/v1/objects", tags=["objects"], responses=problems(403, 404))
+
+
+@router.get("/{token}", summary="Take an object by its link")
+async def get_object(token: str, ports: Bound) -> Response:
+    store, key = _place(ports, token, "GET")
+    stored = await store.stat(key)
+    if stored is None:
+        raise NotFound("object_not_found", key=key)
+    headers = {
+        "Content-Length": str(stored.size),
+        "Content-Disposition": "attachment",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(store.stream(key), media_type="application/octet-stream", headers=headers)
+
+
+@router.put("/{token}", status_code=201, summary="Leave an object by its link", responses=problems(413))
+async def put_object(token: str, request: Request, ports: Bound) -> Response:
+    store, key = _place(ports, token, "PUT")
+    stored = await store.put(key, request.stream(), limit=ports.limits.upload_bytes)
+    return Json({"key": stored.key, "size": stored.size, "sha256": stored.sha256}, status_code=201)
+
+
+def _place(ports: Ports, token: str, method: str) -> tuple[TenantStore, str]:
+    if ports.links is None:
+        raise NotFound("route_not_found")
+    tenant, key = ports.links.read(token, method=method)
+    return objects(ports, tenant), key
