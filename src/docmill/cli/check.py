@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 from pydantic_core import to_json
@@ -23,7 +24,7 @@ from docmill.cli.output import (
     printable,
     standard_output,
 )
-from docmill.contracts import KINDS, Checked
+from docmill.contracts import KINDS, Asset, Checked, InlineBlob, NormalizedDocument
 
 MAX_BYTES = 1 << 30
 """No value may be larger. It bounds memory; a real document with inline bytes stays far below."""
@@ -120,13 +121,14 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
 
 
 def whole(stream: BinaryIO, limit: int = MAX_BYTES) -> bytes:
-    chunks, size = [], 0
+    chunks: list[bytes] = []
+    size = 0
     while chunk := stream.read(CHUNK):
-        chunks.append(chunk)
+        chunks.append(chunk if chunks else chunk.removeprefix(BOM))
         size += len(chunk)
         if size > limit:
             raise Unreadable(f"is larger than {limit} bytes. One value per line can be read with --jsonl.")
-    return b"".join(chunks).removeprefix(BOM)
+    return b"".join(chunks)
 
 
 def lines(stream: BinaryIO, limit: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -151,8 +153,37 @@ def _show_json(out: Out, path: str, line: int | None, checked: Checked) -> None:
             "errors": [error.as_dict() for error in checked.errors],
         }
     )
-    value = b"null" if checked.value is None else to_json(checked.value)
-    out.write(head[:-1], b',"value":', value, b"}\n")
+    out.write(head[:-1], b',"value":')
+    for piece in dumped(checked.value):
+        out.write(piece)
+    out.write(b"}\n")
+
+
+def dumped(value: Any) -> Iterator[bytes]:
+    """*value* as JSON, in pieces: a payload of 100 MB is not copied as a whole, let alone twice."""
+    payloads: dict[str, str] = {}
+    text = to_json(_without_payloads(value, payloads))
+    for mark, payload in payloads.items():
+        before, text = text.split(mark.encode(), 1)
+        yield before
+        for start in range(0, len(payload), CHUNK):
+            yield payload[start : start + CHUNK].encode()  # base64 needs no escape
+    yield text
+
+
+def _without_payloads(value: Any, payloads: dict[str, str]) -> Any:
+    """*value* with a mark in place of each long payload; *payloads* takes them in the order of the marks."""
+    if isinstance(value, InlineBlob) and len(value.base64) > CHUNK:
+        mark = secrets.token_hex(16)
+        payloads[mark] = value.base64
+        return value.model_copy(update={"base64": mark})
+    if not isinstance(value, NormalizedDocument | Asset):
+        return value
+    blob = _without_payloads(value.blob, payloads)
+    changed = {} if blob is value.blob else {"blob": blob}
+    if isinstance(value, NormalizedDocument):
+        changed["assets"] = [_without_payloads(asset, payloads) for asset in value.assets]
+    return value.model_copy(update=changed) if payloads else value
 
 
 def _show(out: Out, path: str, line: int | None, checked: Checked) -> None:

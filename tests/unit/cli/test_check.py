@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from docmill.cli.check import Unreadable, lines, whole
+from docmill import contracts
+from docmill.cli.check import Unreadable, dumped, lines, whole
 
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 BOM = b"\xef\xbb\xbf"
@@ -282,3 +284,32 @@ def test_colours_appear_on_a_terminal_only_and_can_be_turned_off(
 
     assert coloured == (b"\x1b[" in shown)
     assert b"\x1b[" not in piped.stdout
+
+
+def test_long_payloads_are_dumped_in_pieces_at_their_places(document: dict[str, Any]) -> None:
+    def inline(size: int) -> dict[str, Any]:
+        data = bytes([size % 251]) * size
+        digest = hashlib.sha256(data).hexdigest()
+        encoded_data = base64.b64encode(data).decode()
+        return {"type": "inline", "media_type": "image/png", "base64": encoded_data, "sha256": digest, "size": size}
+
+    def asset(blob: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "ref": document["ref"] | {"asset_id": "54cc8d65-a74a-4ef0-bca9-0fdb45eb3a0f"},
+            "media_type": "image/png",
+            "blob": blob,
+            "caption_method": "none",
+            "created_at": document["created_at"],
+            "checksum": document["checksum"],
+        }
+
+    document["ref"].pop("version", None)
+    document |= {"blob": inline(3 << 20), "assets": [asset(inline(size)) for size in (2 << 20, 5, 1 << 21, 1 << 20)]}
+    value = contracts.check("document", document).value
+
+    pieces = list(dumped(value))
+
+    assert value.model_dump_json().encode() == b"".join(pieces)
+    assert (1 << 20) + 1 > max(map(len, pieces))
+    assert value.assets[0].model_dump_json().encode() == b"".join(dumped(value.assets[0]))
+    assert b"null" == b"".join(dumped(None))
