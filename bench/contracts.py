@@ -2,7 +2,8 @@
 
 Every candidate is timed in short slices, in turn, in processor time, and its best slice counts: a busy machine should
 disturb all alike.
-The document has 20 assets whose texts fill half of their limits; shorter ones are shown beside it.
+The typical document has 20 assets and about 25 KiB; others are shown beside it. A check tells whether it is valid; the
+value is made when it is asked for, so both are timed, with and without.
 `--quick` takes fewer slices.
 """
 
@@ -231,8 +232,8 @@ class ClassicDocument(_Classic):
         return self
 
 
-def document(language: str, share: float) -> bytes:
-    """A document with 20 assets whose texts fill *share* of their limits."""
+def document(language: str, context: int, ocr: int) -> bytes:
+    """A document with 20 assets: *context* bytes before, after and in the description, *ocr* bytes of read text."""
     prose, table = SENTENCES[language]
     owner = {"tenant_id": "acme", "workflow_id": "ingest-2024"}
     blob = {"type": "file", "uri": "memory://blob-42", "sha256": DIGEST, "size": 2048}
@@ -246,10 +247,10 @@ def document(language: str, share: float) -> bytes:
             "origin_uri": f"https://source.example/reports/2024-03#{index}",
             "page_index": index,
             "bbox": [0.05, 0.1, 0.45, 0.6],
-            "context_before": _filled(prose, 2048 * share),
-            "context_after": _filled(prose, 2048 * share),
-            "ocr_text": _filled(table, 8192 * share),
-            "text_description": _filled(prose, 2048 * share),
+            "context_before": _filled(prose, context),
+            "context_after": _filled(prose, context),
+            "ocr_text": _filled(table, ocr),
+            "text_description": _filled(prose, context),
             "caption_method": "vlm_caption",
             "caption_model": "stub-v1",
             "caption_confidence": 0.82,
@@ -276,8 +277,11 @@ def document(language: str, share: float) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _filled(sentence: str, size: float) -> str:
-    return (sentence * (int(size) // len(sentence.encode()) + 1)).encode()[: int(size)].decode("utf-8", "ignore")
+def _filled(sentence: str, size: int) -> str:
+    return (sentence * (size // len(sentence.encode()) + 1)).encode()[:size].decode("utf-8", "ignore")
+
+
+Row = tuple[str, float, float | None]
 
 
 def best(candidates: dict[str, Callable[[], object]], slices: int, rounds: int) -> dict[str, float]:
@@ -292,48 +296,40 @@ def best(candidates: dict[str, Callable[[], object]], slices: int, rounds: int) 
     return seconds
 
 
-Row = tuple[str, float, float | None]
+# Bytes of context and of read text. The first size is the typical one and is judged by the goals.
+SIZES = {"typical": (150, 200), "no texts": (1, 1), "texts at a quarter": (512, 2048), "texts at half": (1024, 4096)}
 
 
-def documents(language: str, goal: float, slices: int) -> list[Row]:
-    data, short, tiny = document(language, 0.5), document(language, 0.25), document(language, 0.04)
+def documents(language: str, goal: float, with_value: float, slices: int) -> list[Row]:
     bare = msgspec.json.Decoder(BareDocument)
-    assert check("document", data).valid
-    took = best(
-        {
-            "check": lambda: check("document", data),
-            "strict": lambda: check("document", data, strict=True),
-            "msgspec": lambda: bare.decode(data),
-            "check short": lambda: check("document", short),
-            "msgspec short": lambda: bare.decode(short),
-            "check tiny": lambda: check("document", tiny),
-            "msgspec tiny": lambda: bare.decode(tiny),
-        },
-        slices,
-        5,
-    )
+    texts = {name: document(language, *size) for name, size in SIZES.items()}
+    rows: list[Row] = []
+    for name, data in texts.items():
+        assert check("document", data, strict=True).valid
+        took = best(
+            {
+                "check": lambda data=data: check("document", data),
+                "value": lambda data=data: check("document", data).value,
+                "strict": lambda data=data: check("document", data, strict=True),
+                "msgspec": lambda data=data: bare.decode(data),
+            },
+            slices,
+            5,
+        )
+        what = f"document, {language}, {name}, {len(data) / 1024:.0f} KiB"
+        gated = name == "typical"
+        rows += [
+            (f"{what}: x msgspec's bare decode", took["msgspec"] / took["check"], goal if gated else None),
+            (f"{what}, value taken: x the same", took["msgspec"] / took["value"], with_value if gated else None),
+            (f"{what}, strict: x the same", took["msgspec"] / took["strict"], None),
+        ]
+    data = texts["typical"]
     beside = best(
-        {"check": lambda: check("document", data), "classic": lambda: ClassicDocument.model_validate_json(data)},
-        max(5, slices // 15),
+        {"check": lambda: check("document", data).value, "classic": lambda: ClassicDocument.model_validate_json(data)},
+        max(5, slices // 10),
         2,
     )
-    return [
-        (
-            f"document, {language}, {len(data) >> 10} KiB: × msgspec's bare decode",
-            took["msgspec"] / took["check"],
-            goal,
-        ),
-        (f"document, {language}: × classic Pydantic", beside["classic"] / beside["check"], 10),
-        (f"document, {language}, strict: × msgspec's bare decode", took["msgspec"] / took["strict"], None),
-        *(
-            (
-                f"document, {language}, {len(text) >> 10} KiB ({name} texts): × msgspec's bare decode",
-                took[f"msgspec {name}"] / took[f"check {name}"],
-                None,
-            )
-            for name, text in (("short", short), ("tiny", tiny))
-        ),
-    ]
+    return [*rows, (f"document, {language}, typical: x classic Pydantic", beside["classic"] / beside["check"], 10)]
 
 
 def blobs(mebibytes: int, goal: float | None, slices: int) -> list[Row]:
@@ -351,15 +347,29 @@ def blobs(mebibytes: int, goal: float | None, slices: int) -> list[Row]:
     took = best(
         {
             "check": lambda: check("blob", data),
+            "value": lambda: check("blob", data).value,
             "strict": lambda: check("blob", data, strict=True),
             "sha256": lambda: sha256(payload).digest(),
         },
         slices,
         1,
     )
+    what = f"inline blob, {mebibytes} MiB"
     return [
-        (f"inline blob, {mebibytes} MiB: × SHA-256 alone", took["sha256"] / took["check"], goal),
-        (f"inline blob, {mebibytes} MiB, strict (hashed, too): × SHA-256 alone", took["sha256"] / took["strict"], None),
+        (f"{what}: x SHA-256 alone", took["sha256"] / took["check"], goal),
+        (f"{what}, value taken (one copy of the text): x the same", took["sha256"] / took["value"], None),
+        (f"{what}, strict (hashed, too): x the same", took["sha256"] / took["strict"], None),
+    ]
+
+
+def explaining(slices: int) -> list[Row]:
+    """What is wrong with a broken value: seconds for a megabyte, and microseconds for an asset."""
+    hostile = b'{"assets":[' + b",".join([b"{}"] * 333_000) + b"]}"
+    broken = b'{"assets":[' + b",".join([b"{}"] * 1000) + b"]}"
+    took = best({"hostile": lambda: check("document", hostile), "broken": lambda: check("document", broken)}, slices, 1)
+    return [
+        (f"1 MB of broken assets in {took['hostile']:.2f} s: x 1 s", 1 / took["hostile"], 1),
+        (f"a broken asset in {took['broken'] * 1e3:.0f} us: x 200 us", 0.2e-3 / (took["broken"] / 1000), 5),
     ]
 
 
@@ -367,19 +377,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer slices")
     slices = 60 if parser.parse_args().quick else 200
+    few = max(5, slices // 15)
     rows = [
-        *documents("ascii", 0.42, slices),
-        *documents("non-ascii", 0.30, slices),
-        *blobs(1, None, max(5, slices // 15)),
-        # Above 32 MiB of text the allocator takes fresh pages each time, and their faults outweigh SHA-256.
-        *blobs(16, 0.8, max(5, slices // 15)),
-        *blobs(32, None, max(5, slices // 15)),
+        *documents("ascii", 0.42, 0.25, slices),
+        *documents("non-ascii", 0.30, 0.30, slices),
+        *blobs(1, None, few),
+        *blobs(16, 0.8, few),
+        *blobs(32, 0.8, few),
+        *explaining(few),
     ]
     missed = 0
     for name, ratio, goal in rows:
         verdict = "" if goal is None else "ok" if ratio >= goal else "MISSED"
         missed += verdict == "MISSED"
-        print(f"{name:75} {ratio:8.2f}  {'' if goal is None else f'goal {goal:5.2f}'}  {verdict}".rstrip())
+        print(f"{name:80} {ratio:8.2f}  {'' if goal is None else f'goal {goal:5.2f}'}  {verdict}".rstrip())
     return 1 if missed else 0
 
 

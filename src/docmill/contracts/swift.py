@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, MsgspecError
@@ -238,7 +239,8 @@ def _keys_kept(shape: Any) -> int:
     """How many keys *shape* and the shapes in it were given."""
     kind = type(shape)
     if kind is AssetShape:
-        return _given(shape) + _given(shape.ref) + _given(shape.blob)
+        blob = 4 if type(shape.blob) is FileShape else _given(shape.blob)
+        return _given(shape) + blob + 5 - (shape.ref.collection_id is UNSET)
     if kind is DocumentShape:
         parts = (shape.ref, shape.meta, shape.blob, *(shape.assets or ()))
         return _given(shape) + sum(map(_keys_kept, parts))
@@ -247,14 +249,16 @@ def _keys_kept(shape: Any) -> int:
 
 def _given(shape: Shape) -> int:
     most, optional = _FIELDS[type(shape)]
-    return most - sum([getattr(shape, name) is UNSET for name in optional])
+    return most - sum([value is UNSET for value in optional(shape)])
 
 
-def _counted(shape: type[Shape]) -> tuple[int, tuple[str, ...]]:
-    """How many keys *shape* has at most, and the names of those that may be absent."""
+def _counted(shape: type[Shape]) -> tuple[int, Callable[[Shape], Iterable[object]]]:
+    """How many keys *shape* has at most, and what gets the values of those that may be absent."""
     optional = [field.name for field in fields(shape) if not field.required]
-    tag = 1 if shape.__struct_config__.tag else 0
-    return len(shape.__struct_fields__) + tag, tuple(optional)
+    most = len(shape.__struct_fields__) + (1 if shape.__struct_config__.tag else 0)
+    if len(optional) < 2:  # a getter of a single name would give no tuple
+        return most, lambda given: [getattr(given, name) for name in optional]
+    return most, attrgetter(*optional)
 
 
 _FIELDS = {shape: _counted(shape) for shape in Shape.__subclasses__()}

@@ -41,6 +41,8 @@ def _tidy(value: str) -> str:
 
 def cut(raw: str, limit: int) -> str:
     """*raw* without NUL and lone surrogates, at most *limit* bytes of UTF-8, ending at a character's border."""
+    if len(raw) <= limit and raw.isascii() and "\0" not in raw:
+        return raw
     try:
         encoded = raw.encode()
     except UnicodeEncodeError:
