@@ -23,6 +23,7 @@ from docmill import __version__
 from docmill.adapters.engines.local import Limits as ParseLimits
 from docmill.adapters.engines.local import LocalEngine
 from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.adapters.limiters.local import LocalLimiter
 from docmill.adapters.links.signed import SignedLinks
 from docmill.adapters.queues.local import LocalQueue
 from docmill.adapters.signals.local import LocalSignals
@@ -46,6 +47,7 @@ from docmill.worker import Worker
 
 if TYPE_CHECKING:
     from docmill.http.auth import Authenticator
+    from docmill.http.callbacks import CallbackOptions
 
 log = structlog.get_logger(__name__)
 
@@ -113,6 +115,7 @@ def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
         workers=external_workers(settings),
         app_url=app_url,
         links=SignedLinks(link_secret(settings), app_url),
+        limiter=LocalLimiter(),
         limits=Limits(
             upload_bytes=settings.max_upload_mb * MB,
             task_timeout_s=settings.etl_task_timeout,
@@ -217,10 +220,22 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
                 max_upload_bytes=ports.limits.upload_bytes,
                 is_working=lambda: worker.is_alive,
             )
-            app = build_app(ports, auth=auth, options=options)
+            app = build_app(ports, auth=auth, options=options, callbacks=callback_options(settings))
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
             await run(app, listener, grace_s=settings.grace)
+
+
+def callback_options(settings: Settings) -> CallbackOptions:
+    from docmill.http.callbacks import CallbackOptions
+    from docmill.http.peers import networks
+
+    key = settings.callback_signing_key
+    keys = key.get_secret_value().split(",") if key else []
+    return CallbackOptions(
+        signing_keys=tuple(one.strip() for one in keys if one.strip()),
+        trusted_proxies=networks(settings.trusted_proxies),
+    )
 
 
 def own_names(app_url: str) -> tuple[str, ...]:

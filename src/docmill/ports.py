@@ -496,6 +496,14 @@ class Library(Protocol):
         ...
 
 
+class Limiter(Protocol):
+    """Counts what happens in a window of time. Shared by all processes of a deployment, where there are several."""
+
+    async def hit(self, bucket: str, *, limit: int, window_s: float) -> float | None:
+        """Count one more. None: within the limit; else the seconds until there is room again."""
+        ...
+
+
 class Links(Protocol):
     """Signed, expiring addresses of objects, for workers without access to the store."""
 
@@ -553,4 +561,5 @@ class Ports:
     """Where workers reach this service."""
     links: Links | None = None
     fetcher: Fetcher | None = None
+    limiter: Limiter | None = None
     limits: Limits = field(default_factory=Limits)

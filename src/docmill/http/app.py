@@ -37,6 +37,8 @@ from docmill.http import (
     uploads,
 )
 from docmill.http.auth import Authenticator, AuthOptions
+from docmill.http.callbacks import CallbackOptions
+from docmill.http.callbacks import routes as callback_routes
 from docmill.http.errors import CLIENT_GONE, Problem, unexpected
 from docmill.http.events import Tails
 from docmill.http.health import Prober
@@ -66,7 +68,14 @@ log = structlog.get_logger("docmill.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def build_app(ports: Ports, *, auth: Authenticator, options: HttpOptions, lifespan: Lifespan | None = None) -> FastAPI:
+def build_app(
+    ports: Ports,
+    *,
+    auth: Authenticator,
+    options: HttpOptions,
+    callbacks: CallbackOptions | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
     """The app. `app.state.drain.begin()` makes it finish what it does and take nothing new."""
     app = FastAPI(
         title="docmill",
@@ -84,6 +93,7 @@ def build_app(ports: Ports, *, auth: Authenticator, options: HttpOptions, lifesp
     errors.install(app)
     for door in DOORS:
         app.include_router(door.router)
+    app.router.routes.extend(callback_routes(ports, callbacks or CallbackOptions()))
     app.add_middleware(BodyGuard, options=options)
     if options.allowed_origins:
         app.add_middleware(

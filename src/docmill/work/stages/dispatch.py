@@ -13,7 +13,7 @@ from docmill.core import machine
 from docmill.core.errors import StageFailed
 from docmill.core.machine import Change, Handover, Verdict
 from docmill.core.reports import Progress
-from docmill.core.task import Attempt, Task
+from docmill.core.task import Attempt, Status, Task
 from docmill.ports import Deferred, Dispatch, ExternalWorker, Links, Ports, Stored
 from docmill.work.objects import objects
 from docmill.work.receive import receive, ring
@@ -61,7 +61,11 @@ async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Pa
         )
     )
     if process_id:
-        await receive(ports, step.task.id, step.attempt.id, Progress(phase="queued", process_id=process_id))
+        queued = Progress(phase="queued", process_id=process_id)
+        change = await receive(ports, step.task.id, step.attempt.id, queued)
+        if change.verdict is not Verdict.APPLIED and change.task.status is Status.CANCELLED:
+            # Cancelled while the worker was being called: whoever did it did not know yet what to call off.
+            await worker.cancel(step.attempt.id, process_id)
     return Deferred(process_id)
 
 

@@ -1,0 +1,28 @@
+"""Rate limits of one process: a window that slides, in memory that is bounded."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+MOST_BUCKETS = 50_000
+
+
+class LocalLimiter:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._hits: OrderedDict[str, deque[float]] = OrderedDict()
+
+    async def hit(self, bucket: str, *, limit: int, window_s: float) -> float | None:
+        now = self._clock()
+        hits = self._hits.setdefault(bucket, deque())
+        self._hits.move_to_end(bucket)
+        while hits and hits[0] <= now - window_s:
+            hits.popleft()
+        if len(hits) >= limit:
+            return hits[0] + window_s - now
+        hits.append(now)
+        while len(self._hits) > MOST_BUCKETS:
+            self._hits.popitem(last=False)
+        return None

@@ -1,0 +1,280 @@
+"""The two doors for callbacks of external workers. Bare ASGI: a worker reports often, and its final may be huge.
+
+The order of the checks: rate and size, lookup, token, signature, payload, state. Whoever fails one learns nothing of
+the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from docmill.core.errors import Conflict, DocmillError, NotFound, StageFailed, TooLarge, TooMany
+from docmill.core.machine import Change, Verdict
+from docmill.core.reports import Cancelled, Failed, Final, Progress
+from docmill.core.task import Attempt, State, Task
+from docmill.dialects.base import Claim, Dialect, Expected, Outcome, Signing, pretend
+from docmill.dialects.body import Body
+from docmill.dialects.dispatcher import Dispatcher
+from docmill.dialects.secretary import Secretary
+from docmill.http.errors import answer
+from docmill.http.peers import Network, bucket_of, peer_of
+from docmill.http.wire import Json
+from docmill.ports import Delivery, Ports
+from docmill.work import jobs
+from docmill.work.finish import finish
+from docmill.work.receive import receive as take
+
+log = structlog.get_logger("docmill.callbacks")
+
+MINUTE_S = 60.0
+PER_MINUTE = 100
+PROGRESS_PER_MINUTE = 1200
+OFF_LOOP_BYTES = 512 * 1024
+"""Above this the body is read in a thread, so that other requests go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackOptions:
+    signing_keys: tuple[str, ...] = ()
+    """Of dispatchers; every active one counts."""
+    trusted_proxies: tuple[Network, ...] = ()
+    max_final_bytes: int = 1024**3
+    max_report_bytes: int = 1024**2
+
+    @property
+    def signing(self) -> Signing:
+        return "both" if self.signing_keys else "off"
+
+
+@dataclass(slots=True)
+class _Call:
+    """One callback on its way through the checks."""
+
+    job_id: UUID | None
+    peer: str
+    headers: Headers
+    attempt: Attempt | None = None
+    kind: str = "unread"
+    size: int = 0
+    hash: str = ""
+    reason: str | None = None
+
+
+class CallbackDoor:
+    """One dialect's door."""
+
+    def __init__(self, dialect: Dialect, ports: Ports, options: CallbackOptions) -> None:
+        self._dialect = dialect
+        self._ports = ports
+        self._options = options
+        is_dispatcher = dialect.name == "dispatcher"
+        self._limit = options.max_report_bytes if is_dispatcher else options.max_final_bytes
+        self._counts_every_request = is_dispatcher
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = _Call(
+            _uuid(scope["path_params"]["job_id"]),
+            bucket_of(peer_of(scope, self._options.trusted_proxies)),
+            Headers(scope=scope),
+        )
+        try:
+            reply = await self._judge(call, scope, receive)
+            await self._keep(call, 200)
+            await Json(reply)(scope, receive, send)
+        except ClientDisconnect:
+            return
+        except DocmillError as error:
+            await self._refuse(call, error, scope, receive, send)
+        except OSError as error:
+            fault = StageFailed("storage_failed", why=type(error).__name__)
+            await self._refuse(call, fault, scope, receive, send)
+
+    async def _judge(self, call: _Call, scope: Scope, receive: Receive) -> dict[str, Any]:
+        if self._counts_every_request:
+            await self._count(f"callback:{call.peer}", PER_MINUTE)
+        self._check_size(call)
+        claim = Claim.of(call.job_id or UUID(int=0), scope["headers"])
+        task, attempt = await self._look_up(call, claim)
+        expected = self._expected(attempt)
+        await self._authenticate(call, claim, expected)
+        # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
+        with TemporaryDirectory(dir=self._ports.scratch, prefix="callback-") as name:
+            signature = self._dialect.signature(claim, expected, now=time.time())
+            if signature.hopeless:
+                signature.check()
+            body = Body(signature, Path(name), self._dialect.spills)
+            value = await self._read(call, body, receive)
+            report = self._dialect.read(value, Path(name))
+            return await self._apply(call, task, attempt, report)
+
+    def _check_size(self, call: _Call) -> None:
+        declared = call.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > self._limit:
+            raise TooLarge("body_too_large", limit=self._limit)
+
+    async def _look_up(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
+        try:
+            if call.job_id is None:
+                raise NotFound("job_not_found", job="of this name")
+            task, attempt = await jobs.find(self._ports, call.job_id)
+            if attempt.dialect != self._dialect.name:
+                raise NotFound("job_not_found", job=call.job_id)
+        except NotFound:
+            pretend(self._dialect, claim)
+            if not self._counts_every_request:
+                await self._count(f"unknown-job:{call.peer}", PER_MINUTE)
+            raise
+        call.attempt = attempt
+        return task, attempt
+
+    async def _authenticate(self, call: _Call, claim: Claim, expected: Expected) -> None:
+        try:
+            self._dialect.authenticate(claim, expected)
+        except DocmillError:
+            if not self._counts_every_request:
+                await self._count(f"bad-token:{call.peer}", PER_MINUTE)
+            raise
+
+    async def _read(self, call: _Call, body: Body, receive: Receive) -> dict[str, Any]:
+        hashed = sha256()
+
+        def feed(chunk: bytes) -> None:
+            hashed.update(chunk)
+            body.feed(chunk)
+
+        try:
+            async for chunk in _chunks(receive):
+                call.size += len(chunk)
+                if call.size > self._limit:
+                    raise TooLarge("body_too_large", limit=self._limit)
+                if call.size > OFF_LOOP_BYTES:
+                    await asyncio.to_thread(feed, chunk)
+                else:
+                    feed(chunk)
+        except BaseException:
+            body.discard()
+            raise
+        call.hash = hashed.hexdigest()
+        return body.close()
+
+    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> dict[str, Any]:
+        call.kind = _kind(report)
+        if isinstance(report, Progress):
+            await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
+            change = await take(self._ports, task.id, attempt.id, report)
+            dropped = change.verdict is Verdict.SUPERSEDED
+            call.reason = "ignored: the job is over" if dropped else None
+            return self._dialect.reply(report, attempt.id, cancel_requested=dropped and not attempt.has_ended)
+        change = await self._end(call, task, attempt, report)
+        call.reason = self._too_late(change, attempt, report)
+        return self._dialect.reply(report, attempt.id)
+
+    async def _end(self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled) -> Change:
+        if isinstance(report, Final) and attempt.state is State.HANDED_OVER:
+            return await finish(self._ports, task, attempt, report, outcome_hash=call.hash)
+        if isinstance(report, Final):
+            # Over already: only the ledger's word on it is needed, not the contents.
+            same = attempt.has_ended and attempt.outcome_hash == call.hash
+            verdict = Verdict.DUPLICATE if same else Verdict.CONFLICT if attempt.has_ended else Verdict.SUPERSEDED
+            return Change(verdict, task)
+        return await take(self._ports, task.id, attempt.id, report, outcome_hash=call.hash)
+
+    def _too_late(self, change: Change, attempt: Attempt, report: Outcome) -> str | None:
+        """Why a report had no effect. Dispatchers are told with 409, secretaries know no such answer."""
+        if change.verdict is Verdict.APPLIED:
+            return None
+        if change.verdict is Verdict.DUPLICATE:
+            return "duplicate"
+        agreed = isinstance(report, Cancelled) and attempt.state is State.DROPPED
+        if self._dialect.name == "dispatcher" and not agreed:
+            raise Conflict("callback_conflict")
+        return f"ignored: {change.verdict.value}"
+
+    def _expected(self, attempt: Attempt) -> Expected:
+        keys = self._options.signing_keys if self._dialect.name == "dispatcher" else ()
+        return Expected(attempt.token_hash or "", keys, self._options.signing if keys else "off")
+
+    async def _count(self, bucket: str, limit: int) -> None:
+        if self._ports.limiter is None:
+            return
+        wait = await self._ports.limiter.hit(bucket, limit=limit, window_s=MINUTE_S)
+        if wait is not None:
+            raise TooMany("rate_limited", retry_after=max(1, round(wait)))
+
+    async def _keep(self, call: _Call, status: int) -> None:
+        """A line for the people who look at the job. Progress that counted has its line in the task's log."""
+        if call.attempt is None or (call.kind == "progress" and call.reason is None):
+            return
+        line = Delivery(call.kind, status, call.reason, call.hash, call.size)
+        try:
+            await self._ports.ledger.record_delivery(call.attempt, line)
+        except DocmillError as error:
+            log.warning("delivery_not_kept", job=str(call.job_id), code=error.code)
+
+    async def _refuse(self, call: _Call, error: DocmillError, scope: Scope, receive: Receive, send: Send) -> None:
+        call.reason = f"{error.code}: {error.message}"[:500]
+        if error.status != 429:
+            await self._keep(call, error.status)
+        log.info("callback_refused", job=str(call.job_id), code=error.code, status=error.status, peer=call.peer)
+        own = self._dialect.refusal(error)
+        if own is None:
+            await answer(scope, error)(scope, receive, send)
+            return
+        headers = {"Retry-After": str(error.facts["retry_after"])} if "retry_after" in error.facts else {}
+        await Json(own, status_code=error.status, headers=headers)(scope, receive, send)
+
+
+def routes(ports: Ports, options: CallbackOptions) -> list[Route]:
+    secretary = CallbackDoor(Secretary(), ports, options)
+    dispatcher = CallbackDoor(Dispatcher(), ports, options)
+    return [
+        Route("/api/external/jobs/{job_id}", secretary, methods=["POST"]),
+        Route("/api/v1/tasks/{job_id}/callback/", dispatcher, methods=["POST"]),
+        Route("/api/v1/tasks/{job_id}/callback", dispatcher, methods=["POST"]),
+    ]
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        found = UUID(text)
+    except ValueError:
+        return None
+    # Only the usual spelling: the signature covers the id as it stands in the path.
+    return found if str(found) == text.lower() else None
+
+
+def _kind(report: Outcome) -> str:
+    match report:
+        case Progress():
+            return "progress"
+        case Final():
+            return "final"
+        case Cancelled():
+            return "cancelled"
+        case _:
+            return "failed"
+
+
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        if chunk := message.get("body"):
+            yield chunk
+        if not message.get("more_body"):
+            return
