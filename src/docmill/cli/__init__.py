@@ -13,6 +13,7 @@ from docmill import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("docmill.cli.convert:convert", "Turn files and folders into twins, without a server."),
     "serve": ("docmill.cli.serve:serve", "Run the service: HTTP API and workers in one process."),
+    "worker-server": ("docmill.cli.worker_server:worker_server", "Run an external worker: jobs in, callbacks out."),
     "demo": ("docmill.cli.demo:demo", "Show a run from end to end on the sample documents."),
     "submit": ("docmill.cli.submit:submit", "Send files to the service."),
     "tasks": ("docmill.cli.tasks:tasks", "List, show, follow, cancel, retry and mount tasks."),

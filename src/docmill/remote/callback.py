@@ -119,6 +119,7 @@ class AsyncCallback:
         self._offered: asyncio.Event | None = None
         self._pump: asyncio.Task[None] | None = None
         self._line = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._stopped: CallbackError | None = None
         self._has_ended = False
 
@@ -162,8 +163,7 @@ class AsyncCallback:
     async def _send_progress(self, offered: asyncio.Event) -> None:
         """Send the newest, then rest. What was offered meanwhile and overtaken is never sent."""
         loop = asyncio.get_running_loop()
-        if self._client is None:
-            self._client = await asyncio.to_thread(open_client, connections=2)
+        client = await self._http()
         failures = 0
         while not self._stopped:
             with suppress(TimeoutError):
@@ -176,7 +176,7 @@ class AsyncCallback:
             offered.clear()
             began = loop.time()
             async with self._line:
-                answer = await self._try(body)
+                answer = await self._try(client, body)
             failures = 0 if answer.is_ok else failures + 1
             if not answer.is_ok and not self._newest:
                 self._newest = body
@@ -186,10 +186,10 @@ class AsyncCallback:
                 rest = max(rest, min(self._patience.pause(failures, answer.retry_after), SLOWEST_PROGRESS_S))
             await asyncio.sleep(max(0.0, rest))
 
-    async def _try(self, body: bytes) -> Answer:
+    async def _try(self, client: httpx2.AsyncClient, body: bytes) -> Answer:
         address = replace(self._address, message_id=f"msg_{uuid4().hex}")
         try:
-            answer = await post(self._http(), address, self._key, body, self._patience.timeout_s / 10)
+            answer = await post(client, address, self._key, body, self._patience.timeout_s / 10)
         except httpx2.RequestError as error:
             log.info("progress_lost job=%s why=%s", self.job_id, type(error).__name__)
             return Answer(503)
@@ -283,7 +283,7 @@ class AsyncCallback:
             held = await self._keep(spool, write)
             try:
                 await self._end_progress()
-                return await deliver(self._http(), held, self._key, self._patience)
+                return await deliver(await self._http(), held, self._key, self._patience)
             finally:
                 held.release()
                 await self.aclose()
@@ -324,10 +324,11 @@ class AsyncCallback:
         pump.cancel()
         await asyncio.wait({pump})
 
-    def _http(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            self._client = open_client(connections=2)
-        return self._client
+    async def _http(self) -> httpx2.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(open_client, connections=2)
+            return self._client
 
     async def aclose(self) -> None:
         """Stop reporting, without a terminal report."""

@@ -8,7 +8,6 @@ standard  Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature: v
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable
@@ -39,7 +38,7 @@ def secret(key: str) -> bytes:
         return key.encode()
     try:
         return base64.b64decode(key.removeprefix(PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:
         raise ValueError("the signing key starts with whsec_, but what follows is not base64") from None
 
 
