@@ -3,6 +3,9 @@
 import base64
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -336,6 +339,32 @@ def test_after_a_cancel_the_worker_is_told_and_its_reports_change_nothing(etl: E
     assert 200 == job.send({"phase": "completed", "data": {"extracted_text": "too late"}}).status_code
     assert 200 == again.send({"phase": "completed", "data": {"extracted_text": "in time"}}).status_code
     assert "in time\n" == etl.wait(task)["result"]["invoice"]["content"]
+
+
+def test_a_test_callback_is_triggered_and_deliveries_are_shown(etl: Etl, worker: Elsewhere, service: Service) -> None:
+    task, job = started(etl, worker)
+    job.send(json.loads(PROGRESS), token="wrong")
+
+    for what in ("progress", "completed"):
+        assert 0 == docmill(service, "trigger", what, str(task)).returncode
+    assert "Sent by docmill trigger" in etl.wait(task)["result"]["invoice"]["content"]
+    assert 401 == job.send(json.loads(PROGRESS)).status_code, "the job was taken over"
+    shown = docmill(service, "deliveries", str(task)).stdout
+    assert "callback_token_invalid" in shown
+    assert "final" in shown
+    other, _ = started(etl, worker, "dispatcher")
+    assert 0 == docmill(service, "trigger", "failed", str(other)).returncode
+    assert "failed" == etl.wait(other)["status"]
+
+
+def docmill(service: Service, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "docmill", *words, "--url", service.url],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"CALLBACK_SIGNING_KEY": KEY},
+    )
 
 
 def test_a_worker_that_will_not_start_is_tried_again_and_then_given_up(etl: Etl, worker: Elsewhere) -> None:

@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("docmill.cli.tasks:watch", "Follow a task to its end; the same as tasks follow."),
     "cancel": ("docmill.cli.tasks:cancel", "Cancel a task; the same as tasks cancel."),
     "retry": ("docmill.cli.tasks:retry", "Run a finished task again; the same as tasks retry."),
+    "deliveries": ("docmill.cli.jobs:deliveries", "Show the callbacks that external workers sent for a task."),
+    "trigger": ("docmill.cli.jobs:trigger", "Send a correct test callback for a task's job."),
     "rules": ("docmill.cli.rules:rules", "List, show, add, replace and remove rules."),
     "tables": ("docmill.cli.tables:tables", "List, show, add and remove tables, into which results are mounted."),
     "docs": ("docmill.cli.documents:docs", "List, show, fetch and delete stored documents."),

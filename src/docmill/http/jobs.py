@@ -16,6 +16,7 @@ from docmill.http.caller import Caller
 from docmill.http.errors import problems
 from docmill.http.wire import Json, event_json
 from docmill.work import jobs
+from docmill.work.stages.dispatch import callback_url
 
 router = APIRouter(prefix="/api/external", tags=["jobs"], responses=problems(404))
 
@@ -74,6 +75,14 @@ async def get_job(
             "updated_at": iso(job.task.updated_ms),
         }
     )
+
+
+@router.post("/jobs/{job_id}/token", status_code=201, summary="Take a job over", responses=problems(409))
+async def post_token(job_id: UUID, who: Caller, ports: Bound) -> Response:
+    """A new callback token for a job. The worker that held the old one is refused from now on."""
+    attempt, token = await jobs.take_over(ports, who, job_id)
+    url = callback_url(ports, attempt.dialect or "", attempt.id)
+    return Json({"callback_url": url, "callback_token": token, "dialect": attempt.dialect}, status_code=201)
 
 
 def _line(attempt: Attempt) -> dict[str, Any]:

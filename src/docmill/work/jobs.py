@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from docmill.core import machine
 from docmill.core.access import Principal
-from docmill.core.errors import NotFound
+from docmill.core.errors import Conflict, NotFound
+from docmill.core.machine import Change, Handover, Verdict
 from docmill.core.task import Attempt, LoggedEvent, Stage, State, Status, Task
 from docmill.ports import Delivery, Ports
 from docmill.work import query
+from docmill.work.receive import ring
+from docmill.work.stages.dispatch import digest, new_token
 
 MAX_LOGS = 1000
 
@@ -65,3 +69,19 @@ async def show(ports: Ports, who: Principal, job_id: UUID, *, limit: int) -> Job
 async def page(ports: Ports, who: Principal, *, before_ms: int | None, limit: int) -> list[Attempt]:
     newest = int(time.time() * 1000) + 3_600_000
     return await ports.ledger.jobs(who.owner, before_ms=before_ms or newest, limit=limit)
+
+
+async def take_over(ports: Ports, who: Principal, job_id: UUID) -> tuple[Attempt, str]:
+    """A new token for a job, for its owner: who has it speaks for the job, and the old one no longer does."""
+    task, attempt = await find(ports, job_id, who)
+    token = new_token()
+    handover = Handover(attempt.worker or "", attempt.dialect or "", digest(token), attempt.timeout_ms or 0)
+
+    def rule(task: Task, current: Attempt | None) -> Change:
+        change = machine.hand_over(task, current, handover) if current else Change(Verdict.SUPERSEDED, task)
+        if change.verdict is not Verdict.APPLIED:
+            raise Conflict("task_finished", task=task.id, status=machine.wire_status(task))
+        return change
+
+    await ring(ports, await ports.ledger.decide(task.id, rule, attempt_id=job_id))
+    return attempt, token

@@ -34,9 +34,9 @@ def result_key(job_id: UUID) -> str:
 
 async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Path, stored: Stored) -> Deferred:
     await worker.check()
-    token = f"cb_{token_urlsafe(32)}"
+    token = new_token()
     brief_key = await _write_brief(ports, step, worker, stored) if worker.dialect == "dispatcher" else ""
-    handover = Handover(worker.name, worker.dialect, _digest(token), round(worker.timeout_s * 1000))
+    handover = Handover(worker.name, worker.dialect, digest(token), round(worker.timeout_s * 1000))
 
     def rule(task: Task, attempt: Attempt | None) -> Change:
         return machine.hand_over(task, attempt, handover) if attempt else Change(Verdict.SUPERSEDED, task)
@@ -54,7 +54,7 @@ async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Pa
             filename=step.task.filename,
             source=source,
             options=step.task.wishes.parse,
-            callback_url=ports.app_url + CALLBACKS[worker.dialect].format(job=step.attempt.id),
+            callback_url=callback_url(ports, worker.dialect, step.attempt.id),
             callback_token=token,
             brief_key=brief_key,
             brief_url=_links(ports).download(step.task.tenant, brief_key, seconds=seconds) if brief_key else "",
@@ -99,5 +99,14 @@ def _links(ports: Ports) -> Links:
     return ports.links
 
 
-def _digest(token: str) -> str:
+def new_token() -> str:
+    return f"cb_{token_urlsafe(32)}"
+
+
+def digest(token: str) -> str:
+    """How a token is stored."""
     return sha256(token.encode()).hexdigest()
+
+
+def callback_url(ports: Ports, dialect: str, job_id: UUID) -> str:
+    return ports.app_url + CALLBACKS[dialect].format(job=job_id)
