@@ -54,7 +54,7 @@ class Spilled:
 class Limits:
     kept: int = 8 * 1024**2
     """Bytes of all strings that are not spilled, keys among them."""
-    values: int = 200_000
+    values: int = 100_000
     depth: int = 64
 
 
@@ -81,6 +81,9 @@ _NAMES: Final = {
     _Want.COMMA_OR_END: "',' or the end of the object or array",
     _Want.NOTHING: "nothing more",
 }
+_CONTAINERS: Final = (dict, list)
+_PLAIN: Final = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
+"""A string that is all here and says itself: most are, and take the short way."""
 _SPACE: Final = re.compile(rb"[ \t\n\r]*+")
 _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _NUMBERLIKE: Final = re.compile(rb"[-+.0-9eE]*+")
@@ -160,7 +163,8 @@ class Reader:
                 at = self._string.take(data, at)
                 if not self._string.ended:
                     break
-                self._end_string(self._string)
+                value, self._string = self._string.value(), None
+                self._end_string(value)
                 continue
             at = _SPACE.match(data, at).end()  # type: ignore[union-attr]  # matches the empty string too
             if at == len(data):
@@ -175,10 +179,10 @@ class Reader:
         """Read one token; where it ends, or *at* if the rest of it has yet to come."""
         byte, want = data[at], self._want
         if byte == _QUOTE and want in (_Want.KEY, _Want.KEY_OR_END):
-            self._string = _Kept(self._charge)
-        elif want in (_Want.VALUE, _Want.ITEM_OR_END) and byte not in b"}],:":
+            return self._begin_string(data, at)
+        if want in (_Want.VALUE, _Want.ITEM_OR_END) and byte not in b"}],:":
             return self._value(data, at)
-        elif byte == _COLON and want is _Want.COLON:
+        if byte == _COLON and want is _Want.COLON:
             self._want = _Want.VALUE
         elif byte == _COMMA and want is _Want.COMMA_OR_END:
             self._want = _Want.KEY if isinstance(self._stack[-1], dict) else _Want.VALUE
@@ -196,8 +200,8 @@ class Reader:
     def _value(self, data: bytes, at: int) -> int:
         byte = data[at]
         if byte == _QUOTE:
-            self._string = self._sink()
-            return at + 1
+            spill = self._spills.get(tuple(self._path)) if len(self._path) == len(self._stack) else None
+            return self._begin_string(data, at) if spill is None else self._begin_spill(spill, at)
         if byte == _OPEN:
             inner: dict[str, Any] = {}
             self._add(inner)
@@ -233,18 +237,23 @@ class Reader:
             self._unexpected(at, len(data))
         return at
 
-    def _sink(self) -> _Sink:
-        spill = self._spills.get(tuple(self._path)) if self._spills and len(self._path) == len(self._stack) else None
-        if spill is None:
-            return _Kept(self._charge)
+    def _begin_string(self, data: bytes, at: int) -> int:
+        plain = _PLAIN.match(data, at)
+        if plain is None:
+            self._string = _Kept(self._charge)
+            return at + 1
+        self._charge(len(plain[1]))
+        self._end_string(_text(plain[1], "a string"))
+        return plain.end()
+
+    def _begin_spill(self, spill: Spill, at: int) -> int:
         file = _File(self._folder)
         self._files.append(file.path)
-        return _Text(spill, file) if spill.kind == "text" else _Base64(spill, file)
+        self._string = _Text(spill, file) if spill.kind == "text" else _Base64(spill, file)
+        return at + 1
 
-    def _end_string(self, string: _Sink) -> None:
-        value = string.value()
-        self._string = None
-        if self._want not in (_Want.KEY, _Want.KEY_OR_END):
+    def _end_string(self, value: Any) -> None:
+        if self._want is not _Want.KEY and self._want is not _Want.KEY_OR_END:
             self._add(value)
             return
         if value in self._stack[-1]:
@@ -259,7 +268,7 @@ class Reader:
         into = self._stack[-1]
         if isinstance(into, dict):
             into[self._path[-1]] = value
-            if not isinstance(value, dict | list):
+            if not isinstance(value, _CONTAINERS):
                 self._path.pop()
         else:
             into.append(value)

@@ -42,8 +42,7 @@ def is_let_in(dialect: Dialect, claim: Claim, expected: Expected | None = None) 
     try:
         dialect.authenticate(claim, expected or expecting())
     except (Unauthorized, Forbidden) as error:
-        assert "callback_token_invalid" == error.code
-        return False
+        return error.code != "callback_token_invalid"
     return True
 
 
@@ -54,8 +53,7 @@ def is_signed(claim: Claim, signing: Signing, *keys: str, body: bytes = BODY, no
     try:
         signature.check()
     except Forbidden as error:
-        assert "callback_signature_invalid" == error.code
-        return False
+        return error.code != "callback_signature_invalid"
     return True
 
 
@@ -331,8 +329,8 @@ def test_what_no_body_can_mend_shows_before_the_body() -> None:
 ANYTHING = st.lists(st.text(st.characters(exclude_categories=()), max_size=40) | st.just("v1,"), max_size=2).map(tuple)
 
 
-@given(ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
-def test_no_header_breaks_the_check(*headers: tuple[str, ...]) -> None:
+@given(st.tuples(*[ANYTHING] * 6))
+def test_no_header_breaks_the_check(headers: tuple[tuple[str, ...], ...]) -> None:
     claim = Claim(JOB, *headers)
 
     assert not is_let_in(secretary, claim)

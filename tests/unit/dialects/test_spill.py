@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from itertools import pairwise
@@ -288,6 +289,23 @@ def test_a_piece_of_any_size_is_taken(tmp_path: Path) -> None:
 
     assert content == value["data"]["images_archive_data"].path.read_bytes()
     assert 1 == value["z"]
+
+
+def test_memory_stays_flat_however_large_the_strings_are(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, SPILLS)
+    tracemalloc.start()
+    reader.feed(b'{"data": {"images_archive_data": "')
+    for _ in range(300):
+        reader.feed(b"QUJDREVG" * 8_192)
+    reader.feed(b'", "extracted_text": "')
+    for _ in range(300):
+        reader.feed(b'a\\n\\"\xc3\xa9b' * 8_192)
+    reader.feed(b'"}}')
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [300 * 8_192 * 6, 300 * 8_192 * 6] == [file.size for file in spilled(reader.close())]
+    assert peak < 2 * 1024**2
 
 
 def test_a_failing_disk_is_no_fault_of_the_body_and_leaves_nothing(tmp_path: Path) -> None:
