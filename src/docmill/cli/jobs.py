@@ -93,7 +93,10 @@ def trigger(what: str, task_id: int, percent: float, text: Path | None, message:
 
 async def _job_of(api: Api, task_id: int) -> str:
     task = await api.task(task_id)
-    return str(task["metadata"]["job_id"])
+    job = task["metadata"]["job_id"]
+    if job is None:
+        raise click.UsageError(f"Task {task_id} has no job of an external worker.")
+    return str(job)
 
 
 def _secretary(what: str, percent: float, message: str, markdown: str) -> dict[str, Any]:

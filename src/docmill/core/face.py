@@ -36,7 +36,7 @@ def face_of(task: Task) -> dict[str, Any]:
             "error_code": fault.code if fault else None,
             "stage": WIRE_STAGE[task.stage],
             "attempt": task.attempt,
-            "job_id": str(task.attempt_id) if task.attempt_id else None,
+            "job_id": str(task.job_id) if task.job_id else None,
             "engine": task.engine or task.wishes.engine,
             "pages_done": task.pages_done,
             "pages_total": task.pages_total,

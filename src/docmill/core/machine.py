@@ -125,7 +125,9 @@ def hand_over(task: Task, attempt: Attempt, handover: Handover) -> Change:
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
     said = {"stage": attempt.stage, "worker": handover.worker, "job_id": str(attempt.id)}
-    return Change(Verdict.APPLIED, task, hands_over=handover, events=(Event("handed_over", said),))
+    return Change(
+        Verdict.APPLIED, replace(task, job_id=attempt.id), hands_over=handover, events=(Event("handed_over", said),)
+    )
 
 
 def on_worker_progress(
@@ -357,6 +359,7 @@ def retry(task: Task, *, from_stage: str, next_id: UUID) -> Change:
             damaged_pages=() if again else task.damaged_pages,
             cache_hit=False if again else task.cache_hit,
             provider_task_id=None if again else task.provider_task_id,
+            job_id=None if again else task.job_id,
         ),
         opens=Opening(next_id, task.attempt + 1, stage),
         events=(Event("retried", {"from_stage": from_stage, "attempt": task.attempt + 1}),),

@@ -136,6 +136,8 @@ class Task:
     pages_total: int | None = None
     damaged_pages: tuple[int, ...] = ()
     provider_task_id: str | None = None
+    job_id: UUID | None = None
+    """The attempt that an external worker parsed, or parses."""
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None

@@ -161,7 +161,7 @@ class TaskMetadata(BaseModel):
     error_code: str | None
     stage: str
     attempt: int
-    job_id: str | None = Field(description="The current attempt; the jobId of an external worker.")
+    job_id: str | None = Field(description="The job of an external worker, if one parses the document.")
     engine: str | None
     pages_done: int | None
     pages_total: int | None

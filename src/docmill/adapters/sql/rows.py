@@ -44,6 +44,7 @@ class Body(msgspec.Struct, omit_defaults=True):
     pages_total: int | None = None
     damaged_pages: tuple[int, ...] = ()
     provider_task_id: str | None = None
+    job_id: UUID | None = None
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
