@@ -65,6 +65,7 @@ class Submitter(threading.Thread):
                 self.statuses.add(answer.status_code)
                 if 201 == answer.status_code:
                     self.accepted.append(answer.json()["items"][0]["task_id"])
+                time.sleep(0.01)
 
 
 def test_a_stop_costs_no_attempt_and_loses_nothing(tmp_path: Path) -> None:
