@@ -1,0 +1,90 @@
+"""A final of hundreds of megabytes streams: memory stays flat, and it is as fast as the disk."""
+
+import base64
+import os
+import time
+import zipfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+import httpx2
+import psutil
+import pytest
+
+from support.elsewhere import Elsewhere
+from support.serving import Etl, Service
+
+MB = 1024 * 1024
+ARCHIVE_MB = int(os.environ.get("DOCMILL_BIG_FINAL_MB", "225"))
+MORE_MB = 64
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def archive(path: Path, megabytes: int) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as out:
+        for n in range(megabytes // 5):
+            out.writestr(f"images/page_{n:03}.png", PNG + os.urandom(5 * MB - len(PNG)))
+    return path
+
+
+def body(path: Path) -> Iterator[bytes]:
+    yield b'{"phase":"completed","data":{"images_archive_filename":"i.zip","images_archive_data":"'
+    with path.open("rb") as source:
+        while chunk := source.read(3 * 256 * 1024):
+            yield base64.b64encode(chunk)
+    yield b'","extracted_text":"# Big\\n\\n![first](images/page_000.png)"}}'
+
+
+def written_and_hashed(path: Path, to: Path) -> float:
+    """The floor: the same bytes decoded, hashed and written, once."""
+    began, hashed = time.perf_counter(), sha256()
+    with to.open("wb") as out:
+        for chunk in body(path):
+            if chunk[:1] not in b'{"':
+                decoded = base64.b64decode(chunk)
+                hashed.update(decoded)
+                out.write(decoded)
+        out.flush()
+        os.fsync(out.fileno())
+    return time.perf_counter() - began
+
+
+@pytest.mark.slow
+def test_a_final_of_300_mb_keeps_memory_flat(tmp_path: Path) -> None:
+    source = archive(tmp_path / "images.zip", ARCHIVE_MB)
+    with (
+        Elsewhere() as worker,
+        Service(tmp_path / "data", "--jobs", "1", DOCMILL_WORKERS=worker.settings()) as service,
+        service.client() as client,
+    ):
+        etl = Etl(client)
+        etl.done("warm.txt", b"warm up")
+        task = etl.submit("big.pdf", b"%PDF " + uuid4().bytes, engine="secretary")
+        job = worker.next_job()
+        process = psutil.Process(service.pid)
+        idle = process.memory_info().rss
+        floor = written_and_hashed(source, tmp_path / "floor")
+        began = time.perf_counter()
+        peaks = [idle]
+
+        def watched() -> Iterator[bytes]:
+            for n, chunk in enumerate(body(source)):
+                if n % 16 == 0:
+                    peaks.append(process.memory_info().rss)
+                yield chunk
+
+        with httpx2.Client(timeout=120, trust_env=False) as sender:
+            answer = sender.post(job.url, content=watched(), headers={"Authorization": f"Bearer {job.token}"})
+        took = time.perf_counter() - began
+        peaks.append(process.memory_info().rss)
+        assert 200 == answer.status_code, answer.text
+        done = etl.wait(task, seconds=120)
+        more = (max(peaks) - idle) / MB
+        print(f"{ARCHIVE_MB * 4 // 3} MB: +{more:.0f} MB, {took:.1f} s, floor {floor:.1f} s: {took / floor:.1f} x")
+
+    assert "completed" == done["status"]
+    assert "![first](assets/" in done["result"]["big"]["content"]
+    assert more < MORE_MB
+    assert took < 2 * floor, "at most twice the time of decoding, hashing and writing the same bytes"
