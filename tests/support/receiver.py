@@ -118,7 +118,7 @@ class Receiver:
     def progress(self) -> list[Heard]:
         return [one for one in self.posts if not one.is_final]
 
-    def wait(self, what: Any, seconds: float = 20) -> None:
+    def wait(self, what: Any, seconds: float = 60) -> None:
         """Until `what(self)` is true."""
         ends = time.monotonic() + seconds
         with self._changed:
