@@ -4,12 +4,14 @@ import base64
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -365,6 +367,19 @@ def docmill(service: Service, *words: str) -> "subprocess.CompletedProcess[str]"
         check=False,
         env=os.environ | {"CALLBACK_SIGNING_KEY": KEY},
     )
+
+
+def test_the_how_to_s_curl_lines_do_what_it_says(etl: Etl, worker: Elsewhere, service: Service) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "external-workers.md").read_text(encoding="utf-8")
+    task, job = started(etl, worker)
+    given = os.environ | {"TOKEN": job.token, "CALLBACK": job.url, "SERVICE": service.url, "JOB": job.id}
+    blocks = re.findall(r"```console\n\$ (curl .*)\n(.*)\n```", page)
+    assert len(blocks) >= 5
+    for line, shown in blocks:
+        if "$JOB?" in line:
+            etl.wait(task)
+        printed = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=given).stdout
+        assert fnmatch(printed.strip(), shown.replace("[", "[[]").replace("…", "*")), (line, printed)
 
 
 def test_a_worker_that_will_not_start_is_tried_again_and_then_given_up(etl: Etl, worker: Elsewhere) -> None:
