@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 PORT = 8322
 API_KEY = "DOCMILL_WORKER_API_KEY"
-SIGNING_KEY = "CALLBACK_SIGNING_KEY"
 
 
 @click.command(
@@ -96,7 +95,7 @@ async def serve(chosen: Settings, spool: Path) -> None:
         LocalParser(engine),
         spool,
         slots=chosen.jobs,
-        signing_key=os.environ.get(SIGNING_KEY) or None,
+        signing_key=signing_key(chosen),
     )
     options = ServerOptions(
         api_key=os.environ.get(API_KEY) or None,
@@ -123,6 +122,12 @@ async def serve(chosen: Settings, spool: Path) -> None:
         warming.cancel()
         await desk.close()
         await engine.close()
+
+
+def signing_key(chosen: Settings) -> str | None:
+    """docmill accepts several keys while they are changed; a worker signs with the first."""
+    keys = chosen.callback_signing_key.get_secret_value().split(",") if chosen.callback_signing_key else []
+    return next((key.strip() for key in keys if key.strip()), None)
 
 
 class LocalParser:

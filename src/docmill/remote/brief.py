@@ -129,8 +129,8 @@ async def upload(client: httpx2.AsyncClient, brief: Brief, archive: Path) -> Non
             yield piece
 
     async def once() -> None:
-        answer = await client.put(brief.upload_url, content=body(), headers=headers, timeout=TIMEOUT)
-        _check(answer, "result_refused", "the result")
+        async with client.stream("PUT", brief.upload_url, content=body(), headers=headers, timeout=TIMEOUT) as answer:
+            _check(answer, "result_refused", "the result")
 
     await _stubbornly(once, "result_refused", "the result")
 

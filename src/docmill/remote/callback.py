@@ -183,7 +183,8 @@ class AsyncCallback:
                 offered.set()
             rest = self._min_interval - (loop.time() - began)
             if failures:
-                rest = max(rest, min(self._patience.pause(failures, answer.retry_after), SLOWEST_PROGRESS_S))
+                pause = self._patience.pause(failures, answer.retry_after)
+                rest = max(rest, pause if answer.retry_after else min(pause, SLOWEST_PROGRESS_S))
             await asyncio.sleep(max(0.0, rest))
 
     async def _try(self, client: httpx2.AsyncClient, body: bytes) -> Answer:
@@ -390,6 +391,8 @@ class Callback:
         """Say how far the work is, and go on at once."""
         if self._inner._stopped:
             raise self._inner._stopped
+        if self.has_ended:
+            return
 
         def offer() -> None:
             with suppress(CallbackError):  # the next call raises it
@@ -476,7 +479,7 @@ class Callback:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            return self._wait(self._inner.__aexit__(kind, error, trace))
+            return not self.has_ended and self._wait(self._inner.__aexit__(kind, error, trace))
         finally:
             self.close()
 

@@ -36,6 +36,7 @@ log = logging.getLogger("docmill.remote")
 MAX_STARTS = 3
 KEEP_ENDED = 1_000
 KEEP_REFUSED_S = 7 * 86_400.0
+RESUME_EVERY_S = 3_600.0
 HEARTBEAT_S = 10.0
 RESTARTED = "WORKER_RESTARTED"
 
@@ -206,14 +207,17 @@ class Desk:
             self._lock.close()
 
     async def _resume(self) -> None:
-        ends = await resume_async(
-            self._reports, signing_key=self._signing_key, backoff=self._backoff, client=self._client
-        )
-        for end in ends:
-            if isinstance(end, Receipt):
-                log.info("report_resumed job=%s tries=%d", end.job_id, end.tries)
-            else:
-                log.error("report_not_resumed why=%s", end)
+        """Deliver what an earlier process left; and from time to time, what was given up after its deadline."""
+        while True:
+            ends = await resume_async(
+                self._reports, signing_key=self._signing_key, backoff=self._backoff, client=self._client
+            )
+            for end in ends:
+                if isinstance(end, Receipt):
+                    log.info("report_resumed job=%s tries=%d", end.job_id, end.tries)
+                else:
+                    log.error("report_not_resumed why=%s", end)
+            await asyncio.sleep(RESUME_EVERY_S)
 
     def _take_up(self, folder: Path, reported: set[str]) -> None:
         """A job of before: reported already, to be run again, or to be given up."""

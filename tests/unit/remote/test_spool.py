@@ -30,12 +30,13 @@ with Callback(url, "token", spool=Path(spool), backoff=(0.05, 0.1)) as job:
 """
 
 BIG = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from docmill.remote import Callback
 
 url, spool, archive, text = sys.argv[1:]
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+# Not ru_maxrss, which a child inherits from the process that started it.
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 job = Callback(url, "token", spool=Path(spool), signing_key="key")
 job.progress(1)
 Callback(url, "token", spool=Path(spool), signing_key="key").complete(text="warm")
@@ -145,6 +146,21 @@ def archive_with(path: Path, megabytes: int) -> None:
     with zipfile.ZipFile(path, "w") as archive, archive.open("big.png", "w") as out:
         for _ in range(megabytes):
             out.write(piece)
+
+
+def test_the_sdk_stands_alone() -> None:
+    """It may be lifted out of docmill: of docmill it imports itself, and beyond the standard library an HTTP client."""
+    code = """
+import sys, docmill.remote
+from docmill.remote import wire
+ours = {name for name in sys.modules if name.startswith("docmill.")}
+assert all(name.startswith("docmill.remote") for name in ours), ours
+foreign = {"starlette", "fastapi", "pydantic", "structlog", "msgspec", "uvicorn"} & set(sys.modules)
+assert not foreign, foreign
+import docmill.remote.server
+assert all(name.startswith("docmill.remote") for name in sys.modules if name.startswith("docmill."))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_address_on_disk_is_all_that_is_needed(docmill: Receiver, tmp_path: Path) -> None:
