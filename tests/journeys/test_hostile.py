@@ -73,7 +73,7 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     files |= {name: build for name, (build, _) in (REFUSED | READ).items()}
     found = Fates()
     # Less memory, so that a parser that eats all of it does so soon.
-    service = Service(data, "--jobs", "2", DOCMILL_MEMORY_MB="2560").start()
+    service = Service(data, "--jobs", "2", DOCMILL_MEMORY_MB="2048").start()
     try:
         with service.client() as client:
             etl = Etl(client)
