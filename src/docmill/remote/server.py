@@ -4,7 +4,7 @@
 |---|---|---|
 | start | `POST /pdf/process` | `POST /tasks` |
 | look | `GET /jobs/{process_id}` | `GET /tasks/{task_id}` |
-| stop | `POST` or `DELETE /jobs/{process_id}/cancel` | `DELETE /tasks/{task_id}` |
+| stop | `DELETE /jobs/{process_id}`, `POST` or `DELETE /jobs/{process_id}/cancel` | `DELETE /tasks/{task_id}` |
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def build_app(desk: Desk, options: ServerOptions) -> Starlette:
         Route("/health", health, methods=["GET"]),
         door("/pdf/process", doors.process, "POST"),
         door("/jobs/{process_id}", doors.show_process, "GET"),
+        door("/jobs/{process_id}", doors.cancel_process, "DELETE"),
         door("/jobs/{process_id}/cancel", doors.cancel_process, "POST", "DELETE"),
         door("/tasks", doors.start_task, "POST"),
         door("/tasks/{task_id}", doors.task, "GET", "DELETE"),

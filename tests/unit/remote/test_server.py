@@ -20,7 +20,9 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
+from docmill.cli.worker_server import worker_server
 from docmill.dialects.dispatcher import validation_errors
 from support import documents
 from support.receiver import Receiver, Say
@@ -230,15 +232,16 @@ def test_the_same_start_again_is_the_same_job(worker: Worker, docmill: Receiver,
 
 
 def test_a_cancel_stops_what_runs_and_what_waits(worker: Worker, docmill: Receiver, slow: bytes, spool: Path) -> None:
-    runs, waits = (worker.process_pdf(docmill.job(), slow).json()["process"]["id"] for _ in range(2))
+    runs, waits, too = (worker.process_pdf(docmill.job(), slow).json()["process"]["id"] for _ in range(3))
     docmill.wait(lambda d: any("page " in one.json["message"] for one in d.progress))
 
     assert 202 == worker.http.delete(f"/jobs/{waits}/cancel").status_code
+    assert 202 == worker.http.delete(f"/jobs/{too}").status_code
     assert 202 == worker.http.post(f"/jobs/{runs}/cancel").status_code
-    docmill.wait(lambda d: len(d.accepted) == 2)
+    docmill.wait(lambda d: len(d.accepted) == 3)
 
-    assert ["CANCELLED"] * 2 == [one.json["error"]["code"] for one in docmill.finals]
-    for process_id in (runs, waits):
+    assert ["CANCELLED"] * 3 == [one.json["error"]["code"] for one in docmill.finals]
+    for process_id in (runs, waits, too):
         assert "cancelled" == worker.wait(f"/jobs/{process_id}", "cancelled")["status"]
     ended(spool)
 
@@ -381,19 +384,20 @@ def test_a_form_that_makes_no_sense_is_refused(worker: Worker, docmill: Receiver
 # Restart
 
 
-def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path, rich: bytes) -> None:
+def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path) -> None:
     """One report undelivered, one job running, one task waiting, one job without its source: all end, each once."""
     spool = tmp_path / "spool"
     docmill.on_progress = Say()
     docmill.otherwise = Say(503)
     done, again, lost, waiting = (str(uuid4()) for _ in range(4))
+    short = documents.pdf(tmp_path / "short.pdf", pages=2).read_bytes()
     long = documents.pdf(tmp_path / "long.pdf", pages=40).read_bytes()
     with running(spool) as worker:
-        worker.process_pdf(docmill.job(done), rich)
+        worker.process_pdf(docmill.job(done), short)
         docmill.wait(lambda d: d.finals)
         worker.process_pdf(docmill.job(again), long)
-        worker.process_pdf(docmill.job(lost), rich)
-        worker.start_task(docmill, waiting, rich)
+        worker.process_pdf(docmill.job(lost), short)
+        worker.start_task(docmill, waiting, short)
         worker.process.kill()
         worker.process.wait()
     for record in (spool / "jobs").glob("*/job.json"):
@@ -409,7 +413,7 @@ def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path, rich
 
     ends = {job: [one.json for one in docmill.accepted if job in one.path] for job in (done, again, lost, waiting)}
     assert [1, 1, 1, 1] == [len(one) for one in ends.values()]
-    assert "Ships and Ports" in ends[done][0]["data"]["extracted_text"]
+    assert "(2.11)" in ends[done][0]["data"]["extracted_text"]
     assert "(40.11)" in ends[again][0]["data"]["extracted_text"]
     assert "WORKER_RESTARTED" == ends[lost][0]["error"]["code"]
     assert "completed" == ends[waiting][0]["status"]
@@ -430,7 +434,7 @@ def test_a_planned_stop_keeps_the_work(docmill: Receiver, tmp_path: Path, slow: 
     assert [] == docmill.finals
 
 
-def test_without_a_key_only_this_machine_is_served(tmp_path: Path) -> None:
+def test_without_a_key_only_this_machine_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "spool", DOCMILL_WORKER_API_KEY="") as worker:
         answers = [
             worker.http.get("/jobs/1", headers=headers).status_code
@@ -442,16 +446,11 @@ def test_without_a_key_only_this_machine_is_served(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-    bound = subprocess.run(
-        [sys.executable, "-m", "docmill", "worker-server", "--host", "0.0.0.0", "--port", "0"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "DOCMILL_WORKER_API_KEY"},
-    )
+    monkeypatch.delenv("DOCMILL_WORKER_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    bound = CliRunner().invoke(worker_server, ["--host", "0.0.0.0", "--port", "0"])
 
     assert [404, 403, 403] == answers[:3]
     assert answers[3] in (400, 403)
     assert (2, True) == (second.returncode, "data_locked" in second.stderr)
-    assert (2, True) == (bound.returncode, "DOCMILL_WORKER_API_KEY" in bound.stderr)
+    assert (2, True) == (bound.exit_code, "DOCMILL_WORKER_API_KEY" in bound.stderr)
