@@ -5,25 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import httpx2
 import pytest
 
-from docmill.adapters.libraries import disk
+from docmill.adapters.libraries import Shelves, disk
 from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.adapters.libraries.graph import Graph, Patience
+from docmill.adapters.libraries.objects import ObjectLibrary
+from docmill.adapters.libraries.onedrive import OneDriveLibrary
+from docmill.adapters.stores.local import LocalStore
 from docmill.core.access import LOCAL, Owner
 from docmill.core.errors import Conflict, Invalid, StageFailed, StorageFull
 from docmill.core.parsed import Figure, Page, Parsed
-from docmill.core.twin import Layout, Twin, parse_manifest, plan_twin
+from docmill.core.twin import Layout, Manifest, Twin, parse_manifest, plan_twin
+from docmill.ports import Library
+from support.graph import GraphServer
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.anyio
 
@@ -36,9 +47,173 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["disk"])
-def library(request: pytest.FixtureRequest, tmp_path: Path) -> DiskLibrary:
-    return {"disk": lambda: DiskLibrary((tmp_path,))}[request.param]()
+class Spot(Protocol):
+    """A place in some library, and what a person could do there. Paths are those of the twin."""
+
+    library: Library
+    place: str
+    root: str
+
+    def tree(self) -> list[str]: ...
+    def read(self, path: str) -> bytes: ...
+    def edit(self, path: str, data: bytes) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def stamp(self, path: str) -> object:
+        """Changes when the file is written."""
+        ...
+
+    def address(self, path: str) -> str: ...
+
+
+class DiskSpot:
+    def __init__(self, folder: Path) -> None:
+        self.root, self.folder = str(folder), folder / "Ablage 书"
+        self.library, self.place = DiskLibrary((folder,)), str(self.folder)
+        self.folder.mkdir()
+
+    def tree(self) -> list[str]:
+        return tree(self.folder)
+
+    def read(self, path: str) -> bytes:
+        return (self.folder / path).read_bytes()
+
+    def edit(self, path: str, data: bytes) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_bytes(data)
+
+    def remove(self, path: str) -> None:
+        (self.folder / path).unlink()
+
+    def stamp(self, path: str) -> object:
+        facts = (self.folder / path).stat()
+        return facts.st_ino, facts.st_mtime_ns
+
+    def address(self, path: str) -> str:
+        return str(self.folder / path)
+
+
+class OneDriveSpot:
+    def __init__(self, server: GraphServer, library: OneDriveLibrary) -> None:
+        self.server, self.library = server, library
+        self.place, self.root = "onedrive:/Bücher/Ablage 书", "onedrive:/Bücher"
+
+    def tree(self) -> list[str]:
+        start = "Bücher/Ablage 书/"
+        assert not [path for path in self.server.files() if not path.startswith("Bücher/")]
+        return sorted(
+            path.removeprefix(start)
+            for path in self.server.files()
+            if path.startswith(start) and not path.endswith(".onedrive.json")
+        )
+
+    def _path(self, path: str) -> str:
+        return f"Bücher/Ablage 书/{path}"
+
+    def read(self, path: str) -> bytes:
+        node = self.server.node(self._path(path))
+        assert node is not None
+        return node.data or b""
+
+    def edit(self, path: str, data: bytes) -> None:
+        self.server.put(self._path(path), data)
+
+    def remove(self, path: str) -> None:
+        self.server.remove(self._path(path))
+
+    def stamp(self, path: str) -> object:
+        node = self.server.node(self._path(path))
+        return node and (node.id, node.version)
+
+    def address(self, path: str) -> str:
+        return f"{self.place}/{path}"
+
+
+class ObjectSpot:
+    """Each twin is a generation; its manifest tells which."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = LocalStore(folder / "objects")
+        self.library = ObjectLibrary(self.store)
+        self.place, self.root = "objects:/Ablage 书", "objects:"
+        self.start = "twins/Ablage 书/"
+
+    def keys(self) -> dict[str, str]:
+        """Path -> key, of the twins that manifests name and of whatever else is there."""
+        found = [key.removeprefix(self.start) for key in self.all()]
+        paths = {}
+        for name in found:
+            if "/@" not in name:
+                paths[name] = name
+            if name.endswith(".json") and "/.docmill" in name:
+                folder = name.partition("/")[0]
+                index = json.loads(self.fetch(name))
+                for path in index["manifest"]["files"]:
+                    inner = path.removeprefix(f"{folder}/") if index["manifest"]["layout"] == "folder" else path
+                    paths[path] = f"{folder}/@{index['generation']}/{inner}"
+        return {path: key for path, key in paths.items() if key in found}
+
+    def all(self) -> list[str]:
+        async def listed() -> list[str]:
+            return [key async for key, _, _ in self.store.list(self.start)]
+
+        return apart(listed())
+
+    def fetch(self, name: str) -> bytes:
+        return apart(self.store.read(self.start + name))
+
+    def tree(self) -> list[str]:
+        return sorted(self.keys())
+
+    def read(self, path: str) -> bytes:
+        data = self.fetch(self.keys()[path])
+        is_manifest = path.endswith(".json") and "/.docmill" in path
+        return json.dumps(json.loads(data)["manifest"]).encode() if is_manifest else data
+
+    def edit(self, path: str, data: bytes) -> None:
+        apart(self.store.put_bytes(self.start + self.keys().get(path, path), data))
+
+    def remove(self, path: str) -> None:
+        assert apart(self.store.delete(self.start + self.keys()[path]))
+
+    def stamp(self, path: str) -> object:
+        return self.keys()[path]
+
+    def address(self, path: str) -> str:
+        return f"{self.place}/{self.keys()[path]}"
+
+
+def apart(work: Coroutine[Any, Any, T]) -> T:
+    """What somebody else does meanwhile, in a loop of their own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+@pytest.fixture(params=["disk", "objects", "onedrive"])
+async def spot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Spot]:
+    if request.param == "disk":
+        yield DiskSpot(tmp_path)
+    elif request.param == "objects":
+        there = ObjectSpot(tmp_path)
+        yield there
+        await there.store.close()
+    else:
+        with GraphServer() as server:
+            client = httpx2.AsyncClient(trust_env=False, timeout=10)
+            graph = Graph(
+                Good(), drive="drives/d1", base=server.base, client=client, patience=Patience(first_pause=0.01)
+            )
+            yield OneDriveSpot(server, OneDriveLibrary(graph, "/Bücher"))
+            await client.aclose()
+
+
+class Good:
+    async def get(self, *, fresh: bool = False) -> str:
+        return "good"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> DiskLibrary:
+    return DiskLibrary((tmp_path,))
 
 
 @pytest.fixture
@@ -49,9 +224,8 @@ def shelf(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def assets(tmp_path: Path) -> dict[str, Path]:
-    folder = tmp_path / "assets"
-    folder.mkdir()
+def assets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("assets")
     for name in ("fig 1.png", "p0.png"):
         (folder / name).write_bytes(name.encode() * 100)
     return {name: folder / name for name in ("fig 1.png", "p0.png")}
@@ -95,118 +269,320 @@ def assert_whole(shelf: Path, twin: Twin) -> None:
     assert dict(manifest.files) == {path: digest_of(shelf / path) for path in manifest.files}
 
 
+def assert_sound(spot: Spot, twin: Twin) -> None:
+    """Every file of the twin is there with the bytes that the manifest tells."""
+    manifest = manifest_of(spot, twin)
+    assert {file.path for file in twin.files} == set(manifest.files)
+    assert dict(manifest.files) == {path: sha(spot.read(path)) for path in manifest.files}
+
+
+def manifest_of(spot: Spot, twin: Twin) -> Manifest:
+    manifest = parse_manifest(spot.read(twin.manifest_path))
+    assert manifest is not None
+    return manifest
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def paths_of(twin: Twin) -> list[str]:
+    return sorted([twin.manifest_path, *(file.path for file in twin.files)])
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_twin_is_written_beside_its_source(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
-) -> None:
+async def test_a_twin_is_written_beside_its_source(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
     twin = a_twin(layout=layout)
 
-    written = await library.write(shelf, twin, assets)
+    written = await spot.library.write(spot.place, twin, assets)
 
-    assert (str(shelf / twin.document), (), True) == (written.path, written.kept, written.replaced)
-    assert sorted([twin.manifest_path, *(file.path for file in twin.files)]) == tree(shelf)
-    assert_whole(shelf, twin)
+    assert (spot.address(twin.document), (), True) == (written.path, written.kept, written.replaced)
+    assert paths_of(twin) == spot.tree()
+    assert_sound(spot, twin)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_new_run_replaces_the_twin(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
-) -> None:
-    await library.write(shelf, a_twin("old", layout=layout, pages=3), assets)
+async def test_a_new_run_replaces_the_twin(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
+    await spot.library.write(spot.place, a_twin("old", layout=layout, pages=3), assets)
     new = a_twin("new", layout=layout)
 
-    written = await library.write(shelf, new, assets)
+    written = await spot.library.write(spot.place, new, assets)
 
-    assert written.replaced
-    assert sorted([new.manifest_path, *(file.path for file in new.files)]) == tree(shelf)
-    assert "# new 0" in Path(written.path).read_text()
-    assert_whole(shelf, new)
+    assert (spot.address(new.document), True) == (written.path, written.replaced)
+    assert paths_of(new) == spot.tree()
+    assert b"# new 0" in spot.read(new.document)
+    assert_sound(spot, new)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_the_same_twin_again_is_left_alone(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
-) -> None:
-    first = await library.write(shelf, a_twin(layout=layout), assets)
-    path = Path(first.path)
-    before = path.stat()
+async def test_the_same_twin_again_is_left_alone(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
+    twin = a_twin(layout=layout)
+    await spot.library.write(spot.place, twin, assets)
+    before = spot.stamp(twin.document)
 
-    again = await library.write(shelf, a_twin(layout=layout, generated_at=AT + timedelta(days=1)), assets)
+    again = await spot.library.write(spot.place, a_twin(layout=layout, generated_at=AT + timedelta(days=1)), assets)
 
     assert again.replaced is False
-    assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
+    assert before == spot.stamp(twin.document)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("change", [{"fingerprint": "local-2"}, {"source_sha256": "f" * 64}])
 async def test_other_options_or_bytes_renew_the_manifest(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout, change: dict[str, str]
+    spot: Spot, assets: dict[str, Path], layout: Layout, change: dict[str, str]
 ) -> None:
-    await library.write(shelf, a_twin(layout=layout), assets)
+    await spot.library.write(spot.place, a_twin(layout=layout), assets)
     twin = a_twin(layout=layout, **change)
 
-    written = await library.write(shelf, twin, assets)
+    written = await spot.library.write(spot.place, twin, assets)
 
-    manifest = await library.read_manifest(shelf / "report.pdf", layout)
     assert written.replaced
-    assert manifest is not None
-    assert manifest.is_current(twin.manifest.source_sha256, twin.manifest.fingerprint)
+    assert manifest_of(spot, twin).is_current(twin.manifest.source_sha256, twin.manifest.fingerprint)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("part", ["document", "image"])
 async def test_an_edited_twin_is_kept_unless_forced(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout, part: str
+    spot: Spot, assets: dict[str, Path], layout: Layout, part: str
 ) -> None:
     twin = a_twin(layout=layout)
-    await library.write(shelf, twin, assets)
-    edited = shelf / (twin.document if part == "document" else twin.files[-1].path)
-    edited.write_bytes(edited.read_bytes() + b"my note")
-    before = {path: digest_of(shelf / path) for path in tree(shelf)}
+    await spot.library.write(spot.place, twin, assets)
+    edited = twin.document if part == "document" else twin.files[-1].path
+    spot.edit(edited, spot.read(edited) + b"my note")
+    before = {path: sha(spot.read(path)) for path in spot.tree()}
 
     for again in (a_twin("new", layout=layout), twin):
         with pytest.raises(Conflict) as caught:
-            await library.write(shelf, again, assets)
-        assert ("twin_drift", str(edited)) == (caught.value.code, caught.value.facts["path"])
-    assert before == {path: digest_of(shelf / path) for path in tree(shelf)}
+            await spot.library.write(spot.place, again, assets)
+        assert ("twin_drift", spot.address(edited)) == (caught.value.code, caught.value.facts["path"])
+    assert before == {path: sha(spot.read(path)) for path in spot.tree()}
 
-    forced = await library.write(shelf, a_twin("new", layout=layout), assets, force=True)
+    forced = await spot.library.write(spot.place, a_twin("new", layout=layout), assets, force=True)
     assert forced.replaced
-    assert_whole(shelf, a_twin("new", layout=layout))
+    assert_sound(spot, a_twin("new", layout=layout))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_what_people_added_is_kept(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
-) -> None:
+async def test_what_people_added_is_kept(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
     twin = a_twin(layout=layout)
-    await library.write(shelf, twin, assets)
-    folder = shelf / twin.folder_name
-    (folder / "Notiz ü.txt").write_text("mine")
-    (folder / "sub" / "deep").mkdir(parents=True)
-    (folder / "sub" / "deep" / "x").write_text("deep")
-    (folder / "link").symlink_to("/etc/hostname")
+    await spot.library.write(spot.place, twin, assets)
+    note, deep = f"{twin.folder_name}/Notiz ü.txt", f"{twin.folder_name}/sub/deep/x"
+    spot.edit(note, b"mine")
+    spot.edit(deep, b"deep")
 
-    written = await library.write(shelf, a_twin("new", layout=layout), assets)
+    written = await spot.library.write(spot.place, a_twin("new", layout=layout), assets)
 
-    assert ("Notiz ü.txt", "link", "sub") == written.kept
-    assert ("mine", "deep") == ((folder / "Notiz ü.txt").read_text(), (folder / "sub" / "deep" / "x").read_text())
-    assert "/etc/hostname" == str((folder / "link").readlink())
-    assert_whole(shelf, a_twin("new", layout=layout))
+    assert ("Notiz ü.txt", "sub") == written.kept
+    assert (b"mine", b"deep") == (spot.read(note), spot.read(deep))
+    assert_sound(spot, a_twin("new", layout=layout))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_deleted_part_is_written_again(
+async def test_a_deleted_part_is_written_again(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
+    twin = a_twin(layout=layout)
+    await spot.library.write(spot.place, twin, assets)
+    spot.remove(twin.files[-1].path)
+
+    written = await spot.library.write(spot.place, twin, assets)
+
+    assert written.replaced
+    assert_sound(spot, twin)
+
+
+async def test_a_broken_manifest_is_no_obstacle_to_force(spot: Spot, assets: dict[str, Path]) -> None:
+    await spot.library.write(spot.place, a_twin(), assets)
+    spot.edit(a_twin().manifest_path, b"{}")
+
+    await spot.library.write(spot.place, a_twin("new"), assets, force=True)
+
+    assert_sound(spot, a_twin("new"))
+
+
+async def test_sidecars_of_one_stem_live_side_by_side(spot: Spot, assets: dict[str, Path]) -> None:
+    names = ["a.pdf", "a.docx", "a"]
+    for word in ("old", "new"):
+        for name in names:
+            await spot.library.write(spot.place, a_twin(f"{word} {name}", name=name, layout="sidecar"), assets)
+
+    for name, document in zip(names, ["a.en.md", "a.docx.en.md", "_a.en.md"], strict=True):
+        assert f"# new {name} 0".encode() in spot.read(document)
+
+
+async def test_sidecars_in_several_languages_live_side_by_side(spot: Spot, assets: dict[str, Path]) -> None:
+    english, german = a_twin(layout="sidecar"), a_twin(layout="sidecar", language="de", generated_at=AT + timedelta(1))
+
+    for twin in (english, german, a_twin("new", layout="sidecar")):
+        await spot.library.write(spot.place, twin, assets)
+
+    assert b"# new 0" in spot.read("report.en.md")
+    assert_sound(spot, german)
+    assert_sound(spot, a_twin("new", layout="sidecar"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_many_writers_leave_one_whole_twin(spot: Spot, assets: dict[str, Path], layout: Layout) -> None:
+    twins = [a_twin(f"word{n}", layout=layout) for n in range(12)]
+
+    await asyncio.gather(*(spot.library.write(spot.place, twin, assets) for twin in twins))
+
+    assert_sound(spot, twins[0])
+    assert paths_of(twins[0]) == spot.tree()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "name", ["a.b.c.pdf", "mit Leerzeichen (1).pdf", "Überblick.pdf", "报告.pdf", ".x.pdf", "..pdf"]
+)
+async def test_awkward_names_survive(spot: Spot, assets: dict[str, Path], layout: Layout, name: str) -> None:
+    spot.edit(name, b"source")
+    twin = a_twin(name=name, layout=layout)
+
+    await spot.library.write(spot.place, twin, assets)
+    await spot.library.write(spot.place, a_twin("new", name=name, layout=layout), assets)
+
+    assert_sound(spot, a_twin("new", name=name, layout=layout))
+    assert b"source" == spot.read(name)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "name", ["x" * 251 + ".pdf", "书" * 80 + ".pdf", 'a:b*?"<>|\\.pdf', "CON", "e\u0301 ﬁ.pdf", "x. "]
+)
+async def test_names_that_a_place_cannot_spell_still_have_twins(
+    spot: Spot, assets: dict[str, Path], layout: Layout, name: str
+) -> None:
+    source = assets["p0.png"]
+    await spot.library.keep_original(spot.place, name, source)
+    first = await spot.library.write(spot.place, a_twin(name=name, layout=layout), assets)
+    again = await spot.library.write(spot.place, a_twin(name=name, layout=layout), assets)
+    await spot.library.keep_original(spot.place, name, source)
+
+    assert (True, False) == (first.replaced, again.replaced)
+    [manifest] = [path for path in spot.tree() if "/.docmill" in path]
+    read = parse_manifest(spot.read(manifest))
+    assert read is not None
+    assert name == read.source_file
+    assert dict(read.files) == {path: sha(spot.read(path)) for path in read.files}
+
+
+@pytest.mark.parametrize("trouble", ["missing", "changed", "link"])
+async def test_a_bad_asset_fails_and_keeps_the_old_twin(spot: Spot, assets: dict[str, Path], trouble: str) -> None:
+    await spot.library.write(spot.place, a_twin("old"), assets)
+    path = assets["fig 1.png"]
+    path.unlink()
+    if trouble == "changed":
+        path.write_bytes(b"other")
+    if trouble == "link":
+        path.symlink_to("/etc/hostname")
+
+    with pytest.raises(StageFailed) as caught:
+        await spot.library.write(spot.place, a_twin("new"), assets)
+
+    assert "twin_failed" == caught.value.code
+    assert_sound(spot, a_twin("old"))
+    assert not [name for name in spot.tree() if name.startswith(".docmill-")]
+
+
+ANNA, OTHER_ANNA, BOB = Owner("acme", "anna"), Owner("zeta", "anna"), Owner("acme", "bob|1")
+
+
+async def test_an_original_is_laid_beside_its_twin_once(spot: Spot, tmp_path_factory: pytest.TempPathFactory) -> None:
+    uploads = tmp_path_factory.mktemp("uploads")
+    source, other = uploads / "upload", uploads / "other"
+    source.write_bytes(b"original")
+    other.write_bytes(b"other")
+
+    await asyncio.gather(*(spot.library.keep_original(spot.place, "报告.pdf", source) for _ in range(5)))
+
+    assert b"original" == spot.read("报告.pdf")
+    assert ["报告.pdf"] == spot.tree()
+    with pytest.raises(Invalid) as caught:
+        await spot.library.keep_original(spot.place, "报告.pdf", other)
+    assert "twin_target_invalid" == caught.value.code
+    assert b"original" == spot.read("报告.pdf")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
+async def test_an_original_s_name_is_one_name(spot: Spot, tmp_path: Path, name: str) -> None:
+    with pytest.raises(Invalid):
+        await spot.library.keep_original(spot.library.folder(ANNA, 7, 42, ""), name, tmp_path / "upload")
+
+
+async def test_users_have_folders_of_their_own(spot: Spot) -> None:
+    users = [
+        ANNA,
+        OTHER_ANNA,
+        BOB,
+        Owner("acme", "Anna"),
+        Owner("ACME", "anna"),
+        Owner("acme", "bob"),
+        Owner("a" * 500, "b"),
+    ]
+    wishes = ["", "reports", "a/b c/ü"]
+
+    folders = [spot.library.folder(who, 1, 2, wish) for who in users for wish in wishes]
+
+    assert len(users) * 3 == len({folder.casefold() if "onedrive" in folder else folder for folder in folders})
+    assert all(folder.startswith(f"{spot.root}/") for folder in folders)
+    assert f"{spot.root}/acme/anna/reports" == folders[1]
+    assert f"{spot.root}/acme/anna/1/2" == folders[0]
+    assert f"{spot.root}/reports" == spot.library.folder(LOCAL.owner, 1, 2, "reports")
+    for who, folder in zip(users, folders[1::3], strict=True):
+        assert folder == spot.library.folder(who, 1, 2, folder)
+
+
+@pytest.mark.parametrize("wanted", ["..", "a/../../x", "/etc", "/", "a\0", "a\nb"])
+async def test_nobody_leaves_their_folder(spot: Spot, wanted: str) -> None:
+    scheme = spot.root.partition(":")[0] + ":" if ":" in spot.root else ""
+    for who in (ANNA, LOCAL.owner):
+        if who == LOCAL.owner and spot.root == "objects:":
+            continue  # it all belongs to the one user without an account
+        for wish in (wanted, scheme + wanted):
+            with pytest.raises(Invalid) as caught:
+                spot.library.folder(who, 1, 2, wish)
+            assert "twin_target_invalid" == caught.value.code
+    with pytest.raises(Invalid):
+        spot.library.folder(ANNA, 1, 2, f"{spot.root}/acme/bob")
+
+
+async def test_shelves_go_by_the_beginning_of_an_address(tmp_path: Path, assets: dict[str, Path]) -> None:
+    one, other = DiskSpot(tmp_path), ObjectSpot(tmp_path)
+    shelves = Shelves({"": one.library, "objects": other.library})
+
+    for wish, expected in (("x", f"{tmp_path}/x"), ("objects:x", "objects:/x"), ("objects:/x", "objects:/x")):
+        folder = shelves.folder(LOCAL.owner, 1, 2, wish)
+        await shelves.keep_original(folder, "report.pdf", assets["p0.png"])
+        written = await shelves.write(folder, a_twin(), assets)
+        assert expected == folder
+        assert written.path.startswith(f"{expected}/_report.pdf/")
+    assert f"{tmp_path}/a:b" == shelves.folder(LOCAL.owner, 1, 2, "a:b")
+    with pytest.raises(Invalid):
+        shelves.folder(LOCAL.owner, 1, 2, "onedrive:/x")
+    await other.store.close()
+
+
+# The rest concerns disks.
+
+
+async def test_links_that_people_added_are_kept(library: DiskLibrary, shelf: Path, assets: dict[str, Path]) -> None:
+    await library.write(shelf, a_twin(), assets)
+    (shelf / "_report.pdf" / "link").symlink_to("/etc/hostname")
+
+    written = await library.write(shelf, a_twin("new"), assets)
+
+    assert ("link",) == written.kept
+    assert "/etc/hostname" == str((shelf / "_report.pdf" / "link").readlink())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_manifest_counts_only_with_all_its_files(
     library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
 ) -> None:
     twin = a_twin(layout=layout)
     await library.write(shelf, twin, assets)
     (shelf / twin.files[-1].path).unlink()
+
     assert await library.read_manifest(shelf / "report.pdf", layout) is None
-
-    await library.write(shelf, twin, assets)
-
-    assert_whole(shelf, twin)
 
 
 async def test_a_person_s_own_file_is_never_overwritten(
@@ -222,38 +598,6 @@ async def test_a_person_s_own_file_is_never_overwritten(
 
     assert "report.pdf.en.md" == Path(sidecar.path).name
     assert "mine" == (shelf / "_report.pdf" / "report.md").read_text() == (shelf / "report.en.md").read_text()
-
-
-async def test_sidecars_of_one_stem_live_side_by_side(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path]
-) -> None:
-    names = ["a.pdf", "a.docx", "a"]
-    for word in ("old", "new"):
-        written = [await library.write(shelf, a_twin(f"{word} {n}", name=n, layout="sidecar"), assets) for n in names]
-
-    assert ["a.en.md", "a.docx.en.md", "_a.en.md"] == [Path(one.path).name for one in written]
-    for name, one in zip(names, written, strict=True):
-        manifest = await library.read_manifest(shelf / name, "sidecar")
-        assert manifest is not None
-        assert f"# new {name} 0" in Path(one.path).read_text()
-        assert Path(one.path).name == manifest.document
-
-
-async def test_sidecars_in_several_languages_share_their_images(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path]
-) -> None:
-    english, german = a_twin(layout="sidecar"), a_twin(layout="sidecar", language="de", generated_at=AT + timedelta(1))
-
-    for twin in (english, german, a_twin("new", layout="sidecar")):
-        await library.write(shelf, twin, assets)
-
-    assert "# new 0" in (shelf / "report.en.md").read_text()
-    assert_whole(shelf, german)
-    newest = await library.read_manifest(shelf / "report.pdf", "sidecar")
-    own = await library.read_manifest(shelf / "report.pdf", "sidecar", "en")
-    assert newest is not None
-    assert own is not None
-    assert ("de", "en") == (newest.language, own.language)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -277,103 +621,19 @@ async def test_twins_are_told_from_sources(library: DiskLibrary, shelf: Path, as
     assert {"_a.pdf", ".a", "a.en.md"} == await library.ours(shelf)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-async def test_many_writers_leave_one_whole_twin(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout
+async def test_the_newest_of_several_languages_is_found(
+    library: DiskLibrary, shelf: Path, assets: dict[str, Path]
 ) -> None:
-    twins = [a_twin(f"word{n}", layout=layout) for n in range(12)]
+    german = a_twin(layout="sidecar", language="de", generated_at=AT + timedelta(1))
+    for twin in (a_twin(layout="sidecar"), german):
+        await library.write(shelf, twin, assets)
 
-    await asyncio.gather(*(library.write(shelf, twin, assets) for twin in twins))
+    newest = await library.read_manifest(shelf / "report.pdf", "sidecar")
+    own = await library.read_manifest(shelf / "report.pdf", "sidecar", "en")
 
-    assert_whole(shelf, twins[0])
-    assert sorted([twins[0].manifest_path, *(file.path for file in twins[0].files)]) == tree(shelf)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "name", ["a.b.c.pdf", "mit Leerzeichen (1).pdf", "Überblick.pdf", "报告.pdf", ".x.pdf", "x" * 251 + ".pdf", "..pdf"]
-)
-async def test_awkward_names_survive(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], layout: Layout, name: str
-) -> None:
-    (shelf / name).write_bytes(b"source")
-    twin = a_twin(name=name, layout=layout)
-
-    await library.write(shelf, twin, assets)
-    await library.write(shelf, a_twin("new", name=name, layout=layout), assets)
-
-    assert_whole(shelf, a_twin("new", name=name, layout=layout))
-    assert b"source" == (shelf / name).read_bytes()
-
-
-@pytest.mark.parametrize("trouble", ["missing", "changed", "link"])
-async def test_a_bad_asset_fails_and_keeps_the_old_twin(
-    library: DiskLibrary, shelf: Path, assets: dict[str, Path], trouble: str
-) -> None:
-    await library.write(shelf, a_twin("old"), assets)
-    path = assets["fig 1.png"]
-    path.unlink()
-    if trouble == "changed":
-        path.write_bytes(b"other")
-    if trouble == "link":
-        path.symlink_to("/etc/hostname")
-
-    with pytest.raises(StageFailed) as caught:
-        await library.write(shelf, a_twin("new"), assets)
-
-    assert "twin_failed" == caught.value.code
-    assert_whole(shelf, a_twin("old"))
-    assert not [name for name in tree(shelf) if name.startswith(".docmill-")]
-
-
-ANNA, OTHER_ANNA, BOB = Owner("acme", "anna"), Owner("zeta", "anna"), Owner("acme", "bob|1")
-
-
-async def test_an_original_is_laid_beside_its_twin_once(library: DiskLibrary, tmp_path: Path) -> None:
-    source, other = tmp_path / "upload", tmp_path / "other"
-    source.write_bytes(b"original")
-    other.write_bytes(b"other")
-    folder = Path(library.folder(ANNA, 7, 42, ""))
-
-    await asyncio.gather(*(library.keep_original(folder, "报告.pdf", source) for _ in range(5)))
-
-    assert b"original" == (folder / "报告.pdf").read_bytes()
-    assert ["报告.pdf"] == tree(folder)
-    with pytest.raises(Invalid) as caught:
-        await library.keep_original(folder, "报告.pdf", other)
-    assert "twin_target_invalid" == caught.value.code
-    assert b"original" == (folder / "报告.pdf").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
-async def test_an_original_s_name_is_one_name(library: DiskLibrary, tmp_path: Path, name: str) -> None:
-    with pytest.raises(Invalid):
-        await library.keep_original(library.folder(ANNA, 7, 42, ""), name, tmp_path / "upload")
-
-
-def test_users_have_folders_of_their_own(library: DiskLibrary, tmp_path: Path) -> None:
-    wishes = ["", "reports", "a/b c/ü"]
-
-    folders = [Path(library.folder(who, 1, 2, wish)) for who in (ANNA, OTHER_ANNA, BOB) for wish in wishes]
-
-    assert 9 == len(set(folders))
-    assert tmp_path / "acme" / "anna" / "reports" == folders[1]
-    assert tmp_path / "acme" / "bob%7C1" / "1" / "2" == folders[6]
-    assert str(tmp_path / "reports") == library.folder(LOCAL.owner, 1, 2, "reports")
-    assert str(folders[1]) == library.folder(ANNA, 1, 2, str(folders[1]))
-
-
-@pytest.mark.parametrize("wanted", ["..", "a/../../x", "/etc", "/", "a\0", "a\nb"])
-def test_nobody_leaves_their_folder(library: DiskLibrary, tmp_path: Path, wanted: str) -> None:
-    for who in (ANNA, LOCAL.owner):
-        with pytest.raises(Invalid) as caught:
-            library.folder(who, 1, 2, wanted)
-        assert "twin_target_invalid" == caught.value.code
-    with pytest.raises(Invalid):
-        library.folder(ANNA, 1, 2, str(tmp_path / "acme" / "bob"))
-
-
-# The rest concerns disks.
+    assert newest is not None
+    assert own is not None
+    assert ("de", "en") == (newest.language, own.language)
 
 
 @pytest.mark.parametrize(("layout", "name"), [("folder", "_report.pdf"), ("sidecar", ".report")])

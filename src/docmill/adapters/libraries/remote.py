@@ -79,14 +79,20 @@ def escaped(name: str, is_bad: Callable[[str], bool]) -> str:
 
 
 def cut(name: str, room: int) -> str:
-    """The name in at most *room* characters; a cut one carries a hash of the whole, so that it stays distinct."""
-    if len(name) <= room:
+    """The name in at most *room* UTF-16 units; a cut one carries a hash of the whole, so that it stays distinct."""
+    if _units(name) <= room:
         return name
     suffix = PurePosixPath(name).suffix
     ending = suffix if len(suffix) <= 17 else ""
     mark = "~" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     stem = name.removesuffix(ending)[: room - len(mark) - len(ending)]
+    while _units(stem) > room - len(mark) - len(ending):
+        stem = stem[:-1]
     return re.sub(r"%[0-9A-Fa-f]?$", "", stem) + mark + ending
+
+
+def _units(name: str) -> int:
+    return len(name.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _percent(char: str) -> str:
