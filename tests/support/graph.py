@@ -107,6 +107,8 @@ class GraphServer:
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         self.sessions: dict[str, dict[str, Any]] = {}
         self.lock = threading.RLock()
+        self.allowed: int | None = None
+        """How many requests are still served before the line is cut for good; None: all."""
         self.with_hashes = True
         self.page = 200
         self.office: dict[str, bytes] = {}
@@ -213,7 +215,7 @@ class GraphServer:
         raise Refused(404, "itemNotFound")
 
     def check_name(self, parent: Node, name: str) -> None:
-        if not name or FORBIDDEN.search(name) or RESERVED.fullmatch(name) or len(name) > 255:
+        if parent.data is not None or not name or FORBIDDEN.search(name) or RESERVED.fullmatch(name) or len(name) > 255:
             raise Refused(400, "invalidRequest")
         if len(f"{parent.path}/{name}") > 400:
             raise Refused(400, "pathIsTooLong")
@@ -385,7 +387,7 @@ def _handler(graph: GraphServer) -> type[BaseHTTPRequestHandler]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             with graph.lock:
                 graph.seen.append((self.command, self.path, headers))
-                fault = self.fault()
+                fault = Fault("", "") if self.is_cut() else self.fault()
             if fault and fault.wait:
                 time.sleep(fault.wait)
             if fault and fault.do:
@@ -400,6 +402,12 @@ def _handler(graph: GraphServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             self.reply(status, answer, more)
+
+        def is_cut(self) -> bool:
+            if graph.allowed is None:
+                return False
+            graph.allowed -= 1
+            return graph.allowed < 0
 
         def fault(self) -> Fault | None:
             for fault in graph.faults:

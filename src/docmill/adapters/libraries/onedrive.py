@@ -60,7 +60,7 @@ RACES: Final = 5
 CHUNK: Final = 1 << 20
 SMALL_FILE: Final = 16 << 20
 
-_RECORD_NAME = re.compile(r"[.]docmill([.][A-Za-z0-9-]+)?[.]onedrive[.]json")
+_RECORD_NAME = re.compile(MANIFEST_NAME.pattern + "[.]onedrive")
 _WORKSHOP = re.compile(r"docmill-[0-9a-f]{16}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])([.].*)?|[.]lock|desktop[.]ini", re.IGNORECASE | re.DOTALL)
 _RACE = {404, 409, 412}
@@ -165,10 +165,10 @@ class OneDriveLibrary:
                 break
         else:
             raise StageFailed("twin_unavailable", why="OneDrive has no such drive")
-        for name in names[depth:]:
-            found = await self._graph.make_folder(found.id, name)
         if not found.is_folder:
             raise Invalid("twin_target_invalid", why=f"'{found.name}' is a file, not a folder")
+        for name in names[depth:]:
+            found = await self._graph.make_folder(found.id, name)
         return found
 
     async def _choose(self, where: Item, twin: Twin) -> tuple[Twin, _There]:
@@ -472,7 +472,7 @@ def _workshop_name(place: Place, twin: Twin) -> str:
 
 
 def _record_path(twin: Twin) -> str:
-    return twin.manifest_path.removesuffix(".json") + ".onedrive.json"
+    return f"{twin.manifest_path}.onedrive"
 
 
 def _note_name(name: str) -> str:
