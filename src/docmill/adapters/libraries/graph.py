@@ -110,7 +110,7 @@ class Graph:
         """The item at a path below the drive's root, or below a folder."""
         start = f"items/{_segment(parent_id)}" if parent_id else "root"
         path = "/".join(map(_segment, names))
-        where = f"{start}:/{path}:" if names else start
+        where = f"{start}:/{path}" if names else start
         try:
             answer = await self._ask("GET", f"{self._drive}/{where}?$select={FIELDS}")
         except GraphError as error:
