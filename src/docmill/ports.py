@@ -13,8 +13,9 @@ from uuid import UUID
 
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Owner, Principal
-from docmill.core.machine import Change
+from docmill.core.machine import Change, Verdict
 from docmill.core.parsed import Parsed
+from docmill.core.reports import Progress
 from docmill.core.rules import Draft, Rule
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
 from docmill.core.twin import Twin
@@ -174,6 +175,16 @@ class Delivery:
     at_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Progress of a job, from somebody whose token has this hash."""
+
+    task_id: int
+    job_id: UUID
+    token_hash: str
+    progress: Progress
+
+
 Transition = Callable[[Task, Attempt | None], Change]
 """A transition with everything bound but the task and its current attempt."""
 
@@ -191,6 +202,13 @@ class Ledger(Protocol):
         """Load, let *rule* decide, write what it says, all in one transaction.
 
         With *attempt_id* the rule sees that attempt, else the current one. A foreign or missing task: NotFound.
+        """
+        ...
+
+    async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
+        """Write the progress of many jobs at once: APPLIED, or why a report changed nothing. None: no such job.
+
+        CONFLICT: the job has ended by its own report; SUPERSEDED: it was dropped; REPLACED: another token holds now.
         """
         ...
 

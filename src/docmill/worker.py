@@ -59,9 +59,11 @@ class Worker:
     async def _consume(self) -> None:
         while not self._stopping:
             attempt_id: UUID | None = await self._ports.queue.get()
+            is_ours = False
             while attempt_id is not None and not self._stopping:
                 try:
-                    attempt_id = await self._take(attempt_id)
+                    attempt_id = await self._take(attempt_id, is_ours=is_ours)
+                    is_ours = True
                 except DocmillError as error:
                     # The database is away. The ledger still has the attempt, so the sweeper rings again.
                     log.warning("worker_waits", code=error.code)
@@ -72,11 +74,13 @@ class Worker:
                     attempt_id = None
                     await asyncio.sleep(AFTER_FAULT_S)
 
-    async def _take(self, attempt_id: UUID) -> UUID | None:
-        """Claim and run. An attempt kept from the stage before is ours already."""
-        claimed = await self._ports.ledger.claim(
-            attempt_id, worker=self.name, lease_ms=self._ports.limits.lease_ms
-        ) or await self._kept(attempt_id)
+    async def _take(self, attempt_id: UUID, *, is_ours: bool) -> UUID | None:
+        """Claim and run; the id of the next stage if we go on with it. Such a one *is_ours* already."""
+        ledger = self._ports.ledger
+        if is_ours:
+            claimed = await ledger.find(attempt_id)
+        else:
+            claimed = await ledger.claim(attempt_id, worker=self.name, lease_ms=self._ports.limits.lease_ms)
         if claimed is None:
             return None
         task, attempt = claimed
@@ -98,12 +102,6 @@ class Worker:
         finally:
             self._heart.release(attempt.id)
             self._running.pop(attempt.id, None)
-
-    async def _kept(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
-        found = await self._ports.ledger.find(attempt_id)
-        if found is None or found[1].owner != self.name or found[1].state is not State.RUNNING:
-            return None
-        return found
 
     async def _give_back(self, task: Task, attempt: Attempt) -> None:
         with suppress(DocmillError):

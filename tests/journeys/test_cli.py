@@ -242,7 +242,7 @@ def test_a_service_stops_on_a_signal_and_keeps_others_out(tmp_path: Path) -> Non
 
     assert 0 == process.returncode
     assert "Error: data_locked: " in locked.stderr
-    assert f"Error: setting_invalid: The setting port is not valid: {port} is taken." in taken.stderr
+    assert f"Error: address_taken: Something else serves on 127.0.0.1:{port} already." in taken.stderr
     assert "Error: bind_refused: " in open_to_all.stderr
 
 

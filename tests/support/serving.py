@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,9 +22,12 @@ READY_S = 30.0
 class Service:
     """`docmill serve` as a user starts it."""
 
+    command: tuple[str, ...] = ("serve", "--data")
+
     def __init__(self, data: Path, *flags: str, **environment: str) -> None:
         self.data = data
         self.url = ""
+        self.port = 0
         self.started_at = 0.0
         self._flags = flags
         self._environment = environment
@@ -33,7 +37,16 @@ class Service:
 
     def start(self) -> Self:
         self.started_at = time.time()
-        command = [sys.executable, "-m", "docmill", "serve", "--port", "0", "--data", str(self.data), *self._flags]
+        command = [
+            sys.executable,
+            "-m",
+            "docmill",
+            *self.command,
+            str(self.data),
+            "--port",
+            str(self.port),
+            *self._flags,
+        ]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -52,6 +65,7 @@ class Service:
             time.sleep(0.2)
             raise AssertionError(f"the service did not start: {line!r}\n" + "".join(self.log))
         self.url = next(word for word in line.split() if word.startswith("http://"))
+        self.port = int(self.url.rsplit(":", 1)[1])  # after a kill others know it by this address
         return self
 
     @property
@@ -87,7 +101,9 @@ class Service:
             raise AssertionError(f"the service did not stop in {seconds} s\n" + "".join(self.log)) from None
 
     def _close(self) -> None:
-        assert self._process and self._process.stdout and self._reader
+        assert self._process
+        assert self._process.stdout
+        assert self._reader
         self._reader.join(5)
         self._process.stdout.close()
 
@@ -108,6 +124,17 @@ class Service:
                 self.kill()
             else:
                 self.stop()
+
+
+class WorkerServer(Service):
+    """`docmill worker-server`, with its spool as data."""
+
+    command = ("worker-server", "--spool")
+
+    def settings(self, **more: Any) -> str:
+        """For DOCMILL_WORKERS."""
+        kinds = {"secretary": "/pdf/process", "dispatcher": "/tasks"}
+        return json.dumps({name: {"dialect": name, "url": self.url + path, **more} for name, path in kinds.items()})
 
 
 class Etl:

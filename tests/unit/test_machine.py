@@ -102,6 +102,24 @@ def test_a_retryable_error_waits_longer_each_time_and_then_fails() -> None:
     assert (Status.FAILED, BROKEN) == (task.status, task.fault)
 
 
+def test_an_absent_service_is_waited_for_longer() -> None:
+    task, delays = a_task(), []
+    while not task.is_final:
+        change = machine.on_failure(
+            replace(task, status=Status.RUNNING),
+            replace(an_attempt(), id=task.attempt_id),
+            BROKEN,
+            retryable=True,
+            crashed=False,
+            next_id=uuid4(),
+            tries=machine.MAX_ABSENCES,
+        )
+        task = change.task
+        delays += [change.opens.delay_ms] if change.opens else []
+
+    assert [1000, 2000, 4000, 8000, 16000] == delays
+
+
 def test_a_document_that_kills_its_parser_three_times_fails_as_a_crash() -> None:
     task = a_task(crashes=machine.MAX_CRASHES - 1)
 

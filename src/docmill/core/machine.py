@@ -27,12 +27,17 @@ from docmill.core.task import (
 
 MAX_ERRORS = 3
 """Tries of a stage that fails with a retryable error."""
+MAX_ABSENCES = 6
+"""Tries when somebody else's service does not answer: it may be restarting, which takes longer than an error."""
 MAX_CRASHES = 3
 """Times that a document may kill its parser."""
 MAX_LOST_WORKERS = 10
 """Times that a whole worker may vanish under a task. Machines die for their own reasons, so more are forgiven."""
 BACKOFF_MS = 1_000
 
+WORKING = frozenset({State.RUNNING, State.HANDED_OVER})
+ENDED = frozenset({State.SUCCEEDED, State.FAILED})
+"""By a report of its own."""
 WIRE_STAGE = {Stage.PARSE: "mineru", Stage.POSTPROCESS: "postprocess", Stage.PUBLISH: "postprocess"}
 
 
@@ -42,6 +47,8 @@ class Verdict(StrEnum):
     CONFLICT = "conflict"
     """The attempt has ended with another report."""
     SUPERSEDED = "superseded"
+    REPLACED = "replaced"
+    """Somebody took the job over: the one who reports no longer speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +143,33 @@ def on_worker_progress(
     """An external worker is at work. Also the sign of life that its deadline waits for."""
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
-    low, high = PROGRESS[attempt.stage]
-    reached = low + int((high - low) * min(max(percent or 0, 0), 100) / 100)
-    progress = max(task.progress, reached)
-    said = {"progress": progress, "phase": phase, "message": message}
+    progress = reached(attempt.stage, percent, task.progress)
     return Change(
         Verdict.APPLIED,
         replace(task, progress=progress, provider_task_id=process_id or task.provider_task_id),
         sign_of_life=SignOfLife(attempt.id, attempt.timeout_ms or 0, process_id),
-        events=(Event("progress", said),),
+        events=(progress_said(progress, phase, message),),
     )
+
+
+def may_report(*, is_current: bool, status: Status, state: State, is_holder: bool) -> Verdict:
+    """Whether progress of a job counts, for whoever was let in by what an earlier look said of the job."""
+    if not is_holder:
+        return Verdict.REPLACED
+    if state in ENDED:
+        return Verdict.CONFLICT
+    is_working = is_current and status is Status.RUNNING and state in WORKING
+    return Verdict.APPLIED if is_working else Verdict.SUPERSEDED
+
+
+def reached(stage: Stage, percent: float | None, so_far: int) -> int:
+    """The task's progress when its worker is at *percent* of the stage. It never falls."""
+    low, high = PROGRESS[stage]
+    return max(so_far, low + int((high - low) * min(max(percent or 0, 0), 100) / 100))
+
+
+def progress_said(progress: int, phase: str, message: str) -> Event:
+    return Event("progress", {"progress": progress, "phase": phase, "message": message})
 
 
 def judged(task: Task, attempt: Attempt, outcome_hash: str, change: Change) -> Change:
@@ -160,8 +184,7 @@ def on_progress(task: Task, attempt: Attempt, *, done: int, total: int | None) -
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
     low, high = PROGRESS[attempt.stage]
-    reached = low + (high - low) * min(done, total) // total if total else low
-    progress = max(task.progress, reached)
+    progress = max(task.progress, low + (high - low) * min(done, total) // total if total else low)
     pages_done = max(task.pages_done or 0, done)
     return Change(
         Verdict.APPLIED,
@@ -224,6 +247,7 @@ def on_failure(
     retryable: bool,
     crashed: bool,
     next_id: UUID,
+    tries: int = MAX_ERRORS,
     details: Mapping[str, Any] | None = None,
 ) -> Change:
     """A stage failed: try again with backoff while that helps, else the task has failed."""
@@ -233,7 +257,7 @@ def on_failure(
         return Change(Verdict.SUPERSEDED, task)
     errors = task.errors if crashed else task.errors + 1
     crashes = task.crashes + 1 if crashed else task.crashes
-    if retryable and errors < MAX_ERRORS and crashes < MAX_CRASHES:
+    if retryable and errors < tries and crashes < MAX_CRASHES:
         delay = BACKOFF_MS * 2 ** (errors + crashes - 1)
         return Change(
             Verdict.APPLIED,
@@ -282,8 +306,11 @@ def on_worker_cancelled(task: Task, attempt: Attempt, *, message: str) -> Change
 
 
 def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault) -> Change:
-    """The lease ran out: the worker died. The next one starts over, unless workers keep dying on this task."""
-    if not _is_current(task, attempt) or attempt.state is not State.RUNNING or task.is_final:
+    """The lease ran out: the worker died, perhaps while it was calling an external one, which nobody may have heard.
+
+    The next one starts over, unless workers keep dying on this task.
+    """
+    if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
     crashes = task.crashes + 1
     if crashes >= MAX_LOST_WORKERS:
@@ -406,8 +433,4 @@ def _is_current(task: Task, attempt: Attempt) -> bool:
 
 
 def _is_working(task: Task, attempt: Attempt) -> bool:
-    return (
-        _is_current(task, attempt)
-        and task.status is Status.RUNNING
-        and attempt.state in (State.RUNNING, State.HANDED_OVER)
-    )
+    return _is_current(task, attempt) and task.status is Status.RUNNING and attempt.state in WORKING

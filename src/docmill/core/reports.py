@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docmill.core.machine import StageResult
+from docmill.core.machine import MAX_ERRORS, StageResult
 from docmill.core.task import Fault
 
 
@@ -38,6 +38,7 @@ class Failed:
     fault: Fault
     retryable: bool = False
     crashed: bool = False
+    tries: int = MAX_ERRORS
     details: dict[str, Any] = field(default_factory=dict)
     """What the worker added (exit code, log stream, its own error details): small JSON values, shown and kept."""
 

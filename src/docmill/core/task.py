@@ -179,6 +179,11 @@ class Attempt:
         return self.dialect is not None
 
     @property
+    def is_out(self) -> bool:
+        """An external worker has it, and has said so. Until then our own worker holds the lease."""
+        return self.state is State.HANDED_OVER and self.lease_ms is None
+
+    @property
     def has_ended(self) -> bool:
         return self.state in (State.SUCCEEDED, State.FAILED)
 

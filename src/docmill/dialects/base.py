@@ -31,6 +31,8 @@ Signing = Literal["off", "legacy", "standard", "both"]
 Outcome = Progress | FinalReport | Failed | Cancelled
 
 TOLERANCE_S: Final = 300
+WORKER_RESTARTED: Final = "WORKER_RESTARTED"
+"""A failure that says nothing of the document: the worker lost the job when it was restarted. Worth another try."""
 MAX_MESSAGE: Final = 1_000
 MAX_ERROR: Final = 5_000
 MAX_DETAILS: Final = 64 * 1024

@@ -23,6 +23,7 @@ from docmill.core.task import Fault, Stage
 from docmill.dialects.base import (
     MAX_ERROR,
     MAX_MESSAGE,
+    WORKER_RESTARTED,
     Claim,
     Expected,
     Outcome,
@@ -122,7 +123,8 @@ def _failed(value: dict[str, Any], error: Any) -> Failed:
     if process_id := _process_id(value):
         details["process_id"] = process_id
     why = message or details.get("code") or "The worker reported a failure and gave no reason."
-    return Failed(Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE]), details=details)
+    restarted = details.get("code") == WORKER_RESTARTED
+    return Failed(Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE]), retryable=restarted, details=details)
 
 
 def _final(

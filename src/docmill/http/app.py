@@ -162,7 +162,7 @@ class Envelope:
         say(
             "request",
             method=scope["method"],
-            path=scope["path"],
+            path=_shown(scope["path"]),
             route=route,
             status=status,
             ms=round(seconds * 1000, 2),
@@ -252,3 +252,11 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             operation["security"] = []
     app.openapi_schema = schema
     return schema
+
+
+def _shown(path: str) -> str:
+    """A signed link is a credential: its address does not belong into a log."""
+    return f"{LINKS}…" if path.startswith(LINKS) else path
+
+
+LINKS = "/api/v1/objects/"

@@ -24,7 +24,7 @@ import msgspec
 import structlog
 from starlette.datastructures import Headers
 
-from docmill.core.access import LOCAL, Principal
+from docmill.core.access import LOCAL, Principal, is_tenant, tenant_of_one
 from docmill.core.errors import Unauthorized, Unavailable
 from docmill.ports import KeyRing
 
@@ -143,11 +143,12 @@ def principal(claims: dict[str, Any]) -> Principal:
     app = given if isinstance(given, dict) else {}
     user = _id(claims.get("sub"))
     tenant = app.get("tenant_id", claims.get("tenant_id"))
-    who = Principal(user, user if tenant is None else _id(tenant), is_admin=app.get("role") == "admin")
-    if who.tenant == LOCAL.tenant:
-        # What was stored before there were accounts lies under this name, and some let their users choose their `sub`.
+    if tenant is None:
+        return Principal(user, tenant_of_one(user), is_admin=app.get("role") == "admin")
+    if not is_tenant(_id(tenant)) or tenant == LOCAL.tenant:
+        # What was stored before there were accounts lies under the local name.
         raise Unauthorized("credential_invalid")
-    return who
+    return Principal(user, tenant, is_admin=app.get("role") == "admin")
 
 
 def _expiry(claims: dict[str, Any]) -> float:

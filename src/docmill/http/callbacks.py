@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,12 +18,11 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from docmill.core.errors import Conflict, DocmillError, NotFound, StageFailed, TooLarge, TooMany
+from docmill.core.errors import Conflict, DocmillError, NotFound, StageFailed, TooLarge, TooMany, Unauthorized
 from docmill.core.machine import Change, Verdict
 from docmill.core.reports import Cancelled, Failed, Final, Progress
 from docmill.core.task import Attempt, State, Task
@@ -30,12 +30,14 @@ from docmill.dialects.base import Claim, Dialect, Expected, Outcome, Signing, pr
 from docmill.dialects.body import Body
 from docmill.dialects.dispatcher import Dispatcher
 from docmill.dialects.secretary import Secretary
+from docmill.dialects.spill import Spill
 from docmill.http.errors import answer
 from docmill.http.peers import Network, bucket_of, peer_of
 from docmill.http.wire import Json
-from docmill.ports import Delivery, Ports
+from docmill.ports import Delivery, Heard, Ports
 from docmill.work import jobs
 from docmill.work.finish import finish
+from docmill.work.progress import Gathering
 from docmill.work.receive import receive as take
 
 log = structlog.get_logger("docmill.callbacks")
@@ -45,6 +47,9 @@ PER_MINUTE = 100
 PROGRESS_PER_MINUTE = 1200
 OFF_LOOP_BYTES = 512 * 1024
 """Above this the body is read in a thread, so that other requests go on."""
+SMALL_BYTES = 64 * 1024
+"""Up to this a body stays in memory, and may be progress: it takes the short way."""
+MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,35 @@ class _Call:
     """One callback on its way through the checks."""
 
     job_id: UUID | None
-    peer: str
-    headers: Headers
+    scope: Scope
+    proxies: tuple[Network, ...]
     attempt: Attempt | None = None
     kind: str = "unread"
     size: int = 0
     hash: str = ""
     reason: str | None = None
 
+    @property
+    def peer(self) -> str:
+        return bucket_of(peer_of(self.scope, self.proxies))
+
+    @property
+    def declared(self) -> int | None:
+        """The body's size, if the caller says it."""
+        for name, value in self.scope["headers"]:
+            if name == b"content-length":
+                return int(value) if value.isdigit() else None
+        return None
+
 
 class CallbackDoor:
     """One dialect's door."""
 
     def __init__(self, dialect: Dialect, ports: Ports, options: CallbackOptions) -> None:
+        self._gathering = Gathering(ports)
+        self._known: dict[UUID, Attempt] = {}
+        """Jobs that report progress, so that a report needs no look into the ledger before it is written there. The
+        ledger judges token and state again."""
         self._dialect = dialect
         self._ports = ports
         self._options = options
@@ -86,13 +107,9 @@ class CallbackDoor:
         self._counts_every_request = is_dispatcher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = _Call(
-            _uuid(scope["path_params"]["job_id"]),
-            bucket_of(peer_of(scope, self._options.trusted_proxies)),
-            Headers(scope=scope),
-        )
+        call = _Call(_uuid(scope["path_params"]["job_id"]), scope, self._options.trusted_proxies)
         try:
-            reply = await self._judge(call, scope, receive)
+            reply = await self._judge(call, receive)
             await self._keep(call, 200)
             await Json(reply)(scope, receive, send)
         except ClientDisconnect:
@@ -103,28 +120,54 @@ class CallbackDoor:
             fault = StageFailed("storage_failed", why=type(error).__name__)
             await self._refuse(call, fault, scope, receive, send)
 
-    async def _judge(self, call: _Call, scope: Scope, receive: Receive) -> dict[str, Any]:
+    async def _judge(self, call: _Call, receive: Receive) -> dict[str, Any]:
         if self._counts_every_request:
             await self._count(f"callback:{call.peer}", PER_MINUTE)
-        self._check_size(call)
-        claim = Claim.of(call.job_id or UUID(int=0), scope["headers"])
-        task, attempt = await self._look_up(call, claim)
-        expected = self._expected(attempt)
-        await self._authenticate(call, claim, expected)
-        # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
-        with TemporaryDirectory(dir=self._ports.scratch, prefix="callback-") as name:
-            signature = self._dialect.signature(claim, expected, now=time.time())
-            if signature.hopeless:
-                signature.check()
-            body = Body(signature, Path(name), self._dialect.spills)
-            value = await self._read(call, body, receive)
-            report = self._dialect.read(value, Path(name))
-            return await self._apply(call, task, attempt, report)
-
-    def _check_size(self, call: _Call) -> None:
-        declared = call.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._limit:
+        declared = call.declared
+        if declared is not None and declared > self._limit:
             raise TooLarge("body_too_large", limit=self._limit)
+        claim = Claim.of(call.job_id or UUID(int=0), call.scope["headers"])
+        if declared is None or declared > SMALL_BYTES:
+            return await self._judge_large(call, claim, receive)
+        return await self._judge_small(call, claim, receive)
+
+    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> dict[str, Any]:
+        task, attempt = await self._admit(call, claim)
+        # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
+        with self._folder() as name:
+            value = await self._read(call, claim, attempt, receive, Path(name), self._dialect.spills)
+            return await self._apply(call, task, attempt, self._dialect.read(value, Path(name)))
+
+    async def _judge_small(self, call: _Call, claim: Claim, receive: Receive) -> dict[str, Any]:
+        attempt = self._recall(call, claim) or (await self._admit(call, claim))[1]
+        value = await self._read(call, claim, attempt, receive, self._ports.scratch)
+        # Only `data` can hold texts that become files.
+        with self._folder() if value.get("data") else nullcontext() as name:
+            report = self._dialect.read(value, Path(name) if name else None)
+            if isinstance(report, Progress):
+                return await self._note(call, attempt, report)
+            # Whatever ends a job is judged by how it stands now.
+            return await self._apply(call, *await self._admit(call, claim), report)
+
+    def _folder(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(dir=self._ports.scratch, prefix="callback-")
+
+    def _recall(self, call: _Call, claim: Claim) -> Attempt | None:
+        """The job, if it is known and this is its token."""
+        attempt = self._known.get(call.job_id) if call.job_id else None
+        if attempt is None:
+            return None
+        try:
+            self._dialect.authenticate(claim, self._expected(attempt))
+        except DocmillError:
+            return None
+        call.attempt = attempt
+        return attempt
+
+    async def _admit(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
+        task, attempt = await self._look_up(call, claim)
+        await self._authenticate(call, claim, self._expected(attempt))
+        return task, attempt
 
     async def _look_up(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
         try:
@@ -149,7 +192,19 @@ class CallbackDoor:
                 await self._count(f"bad-token:{call.peer}", PER_MINUTE)
             raise
 
-    async def _read(self, call: _Call, body: Body, receive: Receive) -> dict[str, Any]:
+    async def _read(
+        self,
+        call: _Call,
+        claim: Claim,
+        attempt: Attempt,
+        receive: Receive,
+        folder: Path,
+        spills: tuple[Spill, ...] = (),
+    ) -> dict[str, Any]:
+        signature = self._dialect.signature(claim, self._expected(attempt), now=time.time())
+        if signature.hopeless:
+            signature.check()
+        body = Body(signature, folder, spills)
         hashed = sha256()
 
         def feed(chunk: bytes) -> None:
@@ -171,14 +226,32 @@ class CallbackDoor:
         call.hash = hashed.hexdigest()
         return body.close()
 
+    async def _note(self, call: _Call, attempt: Attempt, report: Progress) -> dict[str, Any]:
+        call.kind = "progress"
+        await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
+        heard = Heard(attempt.task_id, attempt.id, attempt.token_hash or "", report)
+        verdict = await self._gathering.report(heard)
+        if verdict is Verdict.APPLIED:
+            self._remember(attempt)
+            return self._dialect.reply(report, attempt.id)
+        self._known.pop(attempt.id, None)
+        if verdict is None:
+            raise NotFound("job_not_found", job=attempt.id)
+        if verdict is Verdict.REPLACED:
+            raise Unauthorized("callback_token_invalid")
+        call.reason = "ignored: the job is over"
+        return self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED)
+
+    def _remember(self, attempt: Attempt) -> None:
+        self._known[attempt.id] = attempt
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
     async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> dict[str, Any]:
-        call.kind = _kind(report)
         if isinstance(report, Progress):
-            await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
-            change = await take(self._ports, task.id, attempt.id, report)
-            dropped = change.verdict is Verdict.SUPERSEDED
-            call.reason = "ignored: the job is over" if dropped else None
-            return self._dialect.reply(report, attempt.id, cancel_requested=dropped and not attempt.has_ended)
+            return await self._note(call, attempt, report)
+        call.kind = _kind(report)
+        self._known.pop(attempt.id, None)
         change = await self._end(call, task, attempt, report)
         call.reason = self._too_late(change, attempt, report)
         return self._dialect.reply(report, attempt.id)

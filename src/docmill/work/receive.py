@@ -48,9 +48,16 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
             )
         case Succeeded(result):
             return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for)
-        case Failed(fault, retryable, crashed, details):
+        case Failed(fault, retryable, crashed, tries, details):
             return machine.on_failure(
-                task, attempt, fault, retryable=retryable, crashed=crashed, next_id=next_id, details=details
+                task,
+                attempt,
+                fault,
+                retryable=retryable,
+                crashed=crashed,
+                next_id=next_id,
+                tries=tries,
+                details=details,
             )
         case Cancelled(message):
             return machine.on_worker_cancelled(task, attempt, message=message)

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
-from docmill.core.machine import WIRE_STAGE, StageResult, Verdict
+from docmill.core.machine import MAX_ABSENCES, MAX_ERRORS, WIRE_STAGE, StageResult, Verdict
 from docmill.core.reports import Failed, Pages, Succeeded
 from docmill.core.task import Attempt, Fault, Stage, Task
 from docmill.ports import Deferred, Ports
@@ -22,6 +22,7 @@ from docmill.work.stages.step import AtStage, Step
 log = structlog.get_logger(__name__)
 
 PROGRESS_EVERY_S = 0.5
+ABSENCES = frozenset({"worker_unreachable", "twin_unavailable", "fetch_failed"})
 
 STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] = {
     Stage.PARSE: parse.run,
@@ -70,7 +71,8 @@ async def _fail(ports: Ports, task: Task, attempt: Attempt, error: DocmillError,
         stage = "timeout"
     fault = Fault(error.code, error.message, stage)
     retryable = error.retryable and not isinstance(error, DocumentError)
-    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed")
+    tries = MAX_ABSENCES if error.code in ABSENCES else MAX_ERRORS
+    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed", tries=tries)
     await receive(ports, task.id, attempt.id, report)
 
 

@@ -12,7 +12,7 @@ import structlog
 from docmill.core import machine
 from docmill.core.errors import DocmillError, StageFailed
 from docmill.core.machine import Change, Verdict
-from docmill.core.task import Attempt, Fault, State, Task
+from docmill.core.task import Attempt, Fault, Task
 from docmill.ports import Ports
 from docmill.work.receive import ring
 
@@ -61,7 +61,7 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
         if current is None or current.lease_ms != attempt.lease_ms:
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
-        if current.state is State.HANDED_OVER:
+        if current.is_out:
             return machine.expire(task, current, _fault("worker_timeout", "timeout"))
         if lapsed_ms > stale_ms:
             return machine.expire(task, current, _fault("task_stale", "stale"))

@@ -151,12 +151,12 @@ def test_bad_keys_fill_no_memory():
 @pytest.mark.parametrize(
     ("more", "who"),
     [
-        ({}, Principal("u-1", "u-1")),
+        ({}, Principal("u-1", "user:u-1")),
         ({"tenant_id": "t"}, Principal("u-1", "t")),
         ({"app_metadata": {"tenant_id": "t"}, "tenant_id": "other"}, Principal("u-1", "t")),
-        ({"user_metadata": {"tenant_id": "victim", "role": "admin"}}, Principal("u-1", "u-1")),
-        ({"app_metadata": {"role": "admin"}}, Principal("u-1", "u-1", is_admin=True)),
-        ({"app_metadata": "junk", "role": "admin", "aud": "authenticated"}, Principal("u-1", "u-1")),
+        ({"user_metadata": {"tenant_id": "victim", "role": "admin"}}, Principal("u-1", "user:u-1")),
+        ({"app_metadata": {"role": "admin"}}, Principal("u-1", "user:u-1", is_admin=True)),
+        ({"app_metadata": "junk", "role": "admin", "aud": "authenticated"}, Principal("u-1", "user:u-1")),
     ],
 )
 def test_claims_become_a_principal(more, who):
@@ -279,7 +279,7 @@ def test_without_a_configured_mechanism_no_token_is_good():
 def test_published_keys_judge_their_own_algorithm(jwks_file, key, algorithm, kid):
     good = token(key, algorithm, {"kid": kid})
 
-    assert Principal("u-1", "u-1") == identify(bearer(good), jwks_file=jwks_file)
+    assert Principal("u-1", "user:u-1") == identify(bearer(good), jwks_file=jwks_file)
     assert identify(bearer(token(key, algorithm)), jwks_file=jwks_file)
     assert "credential_invalid" == refused(bearer(token(key, algorithm, {"kid": "x"})), jwks_file=jwks_file)
     assert "credential_invalid" == refused(bearer(good), jwt_secret=SECRET)

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from uuid import UUID
 
+from docmill.adapters.sql import progress
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import (
     ATTEMPT_COLUMNS,
@@ -25,7 +26,7 @@ from docmill.core.errors import Invalid, NotFound, Unavailable
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
-from docmill.ports import Delivery, Faces, Filter, Listing, NewTask, Once, Transition
+from docmill.ports import Delivery, Faces, Filter, Heard, Listing, NewTask, Once, Transition
 
 INSERT_TASK = Statement(
     """
@@ -75,14 +76,14 @@ CLAIM_ATTEMPT = Statement(
 )
 HAND_OVER = Statement(
     """
-    UPDATE attempts SET state = 'handed_over', lease_ms = NULL, worker = :worker, dialect = :dialect,
+    UPDATE attempts SET state = 'handed_over', worker = :worker, dialect = :dialect,
            token_hash = :token_hash, timeout_ms = :timeout_ms, deadline_ms = {now} + CAST(:timeout_ms AS BIGINT)
     WHERE id = :id
     """
 )
 SIGN_OF_LIFE = Statement(
     """
-    UPDATE attempts SET deadline_ms = {now} + CAST(:timeout_ms AS BIGINT),
+    UPDATE attempts SET deadline_ms = {now} + CAST(:timeout_ms AS BIGINT), lease_ms = NULL,
            process_id = COALESCE(:process_id, process_id)
     WHERE id = :id AND state = 'handed_over'
     """
@@ -110,7 +111,7 @@ JOBS = Statement(
 BEAT = Statement(
     """
     UPDATE attempts SET lease_ms = {now} + CAST(:lease_ms AS BIGINT)
-    WHERE id = :id AND owner = :owner AND state = 'running'
+    WHERE id = :id AND owner = :owner AND (state = 'running' OR (state = 'handed_over' AND lease_ms IS NOT NULL))
     RETURNING id
     """
 )
@@ -140,11 +141,18 @@ LAPSED = Statement(
     f"""
     SELECT {ATTEMPT_COLUMNS}, {{now}} - lease_ms FROM attempts WHERE state = 'running' AND lease_ms < {{now}}
     UNION ALL
+    SELECT {ATTEMPT_COLUMNS}, {{now}} - lease_ms FROM attempts WHERE state = 'handed_over' AND lease_ms < {{now}}
+    UNION ALL
     SELECT {ATTEMPT_COLUMNS}, {{now}} - deadline_ms FROM attempts WHERE state = 'handed_over' AND deadline_ms < {{now}}
     LIMIT :limit
     """
 )
-HELD = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' LIMIT :limit")
+HELD = Statement(
+    f"""
+    SELECT {ATTEMPT_COLUMNS} FROM attempts
+    WHERE state = 'running' OR (state = 'handed_over' AND lease_ms IS NOT NULL) LIMIT :limit
+    """
+)
 ONCE = Statement(
     "SELECT fingerprint, task_id FROM idempotency WHERE tenant = :tenant AND owner = :owner AND key = :key"
 )
@@ -187,6 +195,9 @@ class SqlLedger:
         self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
     ) -> Change:
         return await self._database.write(_decide(task_id, rule, attempt_id, who))
+
+    async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
+        return await progress.write(self._database, reports)
 
     async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
         return await self._database.write(_claim(attempt_id, worker, lease_ms))

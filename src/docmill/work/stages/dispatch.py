@@ -60,12 +60,11 @@ async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Pa
             brief_url=_links(ports).download(step.task.tenant, brief_key, seconds=seconds) if brief_key else "",
         )
     )
-    if process_id:
-        queued = Progress(phase="queued", process_id=process_id)
-        change = await receive(ports, step.task.id, step.attempt.id, queued)
-        if change.verdict is not Verdict.APPLIED and change.task.status is Status.CANCELLED:
-            # Cancelled while the worker was being called: whoever did it did not know yet what to call off.
-            await worker.cancel(step.attempt.id, process_id)
+    # It has heard us: from now on its own silence counts, no longer ours.
+    change = await receive(ports, step.task.id, step.attempt.id, Progress(phase="queued", process_id=process_id))
+    if change.verdict is not Verdict.APPLIED and change.task.status is Status.CANCELLED:
+        # Cancelled while the worker was being called: whoever did it did not know yet what to call off.
+        await worker.cancel(step.attempt.id, process_id)
     return Deferred(process_id)
 
 

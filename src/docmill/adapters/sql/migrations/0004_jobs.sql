@@ -18,3 +18,4 @@ CREATE TABLE deliveries (
 );
 CREATE INDEX deliveries_of_attempt ON deliveries (attempt_id, id);
 CREATE INDEX attempts_of_workers ON attempts (started_ms) WHERE dialect IS NOT NULL;
+CREATE INDEX attempts_being_started ON attempts (lease_ms) WHERE state = 'handed_over';

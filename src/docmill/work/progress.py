@@ -1,0 +1,76 @@
+"""Progress of jobs, gathered: reports that arrive while the ledger writes go into its next transaction together.
+
+Nobody is answered before the commit that holds their report. Several reports of one job in one transaction leave one
+line in the log, with the newest words and the highest number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from docmill.core.machine import Verdict
+from docmill.core.reports import Progress
+from docmill.ports import Heard, Ports
+
+MOST = 512
+"""Jobs in one transaction."""
+
+_Key = tuple[UUID, str]
+_Answer = asyncio.Future[Verdict | None]
+
+
+class Gathering:
+    """One for each process."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._waiting: dict[_Key, tuple[Heard, list[_Answer]]] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    async def report(self, heard: Heard) -> Verdict | None:
+        """What the ledger made of the report, once that is on disk. None: there is no such job."""
+        answer: _Answer = asyncio.get_running_loop().create_future()
+        key = (heard.job_id, heard.token_hash)
+        before = self._waiting.get(key)
+        if before is None:
+            self._waiting[key] = heard, [answer]
+        else:
+            before[1].append(answer)
+            self._waiting[key] = replace(heard, progress=_merged(before[0].progress, heard.progress)), before[1]
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        return await answer
+
+    async def _write(self) -> None:
+        while self._waiting:
+            # Whoever is at the door right now comes along.
+            await asyncio.sleep(0)
+            batch = [self._waiting.pop(key) for key in list(self._waiting)[:MOST]]
+            try:
+                verdicts = await self._ports.ledger.progress([heard for heard, _ in batch])
+            except Exception as error:  # whoever waits gets it, whatever it is
+                _fail(batch, error)
+                continue
+            for (heard, answers), verdict in zip(batch, verdicts, strict=True):
+                if verdict is Verdict.APPLIED:
+                    self._ports.signals.changed(heard.task_id)
+                for answer in answers:
+                    if not answer.done():
+                        answer.set_result(verdict)
+        self._writing = None
+
+
+def _fail(batch: Sequence[tuple[Heard, list[_Answer]]], error: Exception) -> None:
+    for _, answers in batch:
+        for answer in answers:
+            if not answer.done():
+                answer.set_exception(error)
+
+
+def _merged(older: Progress, newer: Progress) -> Progress:
+    """Both at once: progress never falls, and what the newer one does not say the older one said."""
+    percents = [one.percent for one in (older, newer) if one.percent is not None]
+    return replace(newer, percent=max(percents, default=None), process_id=newer.process_id or older.process_id)
