@@ -193,8 +193,8 @@ def endless_page() -> bytes:
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-            _page(side=9_999_999),
-            _stream(b"0 0 m 99 99 l S"),
+            _page(b"/Resources << /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>", 9_999_999),
+            _stream(b"0 0 m 99 99 l S BT /F 12 Tf 20 20 Td (Harbour) Tj ET"),
         ]
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -52,6 +53,30 @@ def do_segfault(_job: Job, _rest: str) -> None:
 def do_abort(_job: Job, _rest: str) -> None:
     os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
     os.abort()
+
+
+def do_eat_and_abort(_job: Job, _rest: str) -> None:
+    """As PDFium does it: no memory, no word."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    while libc.malloc(ctypes.c_size_t(16 << 20)):
+        pass
+    time.sleep(0.6)
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+def do_rust_oom(_job: Job, _rest: str) -> None:
+    os.write(2, b"memory allocation of 585937500000 bytes failed\n")
+    os.abort()
+
+
+def do_onnx_oom(_job: Job, _rest: str) -> None:
+    raise RuntimeError("[ONNXRuntimeError] : 6 : Failed to allocate memory for requested buffer of size 134217728")
+
+
+def do_mutter(job: Job, rest: str) -> None:
+    os.write(2, b"std::bad_alloc, but I got over it\n")
+    job.add_page(0, rest)
 
 
 def do_exit(_job: Job, _rest: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from docmill.adapters.engines.local import Limits
+from docmill.adapters.engines.local import Limits, process
 from docmill.core.errors import StageFailed, Unavailable
 from unit.engines.conftest import NAUGHTY
 
@@ -46,7 +46,10 @@ def appears(path: Path) -> int:
     ("order", "code", "how"),
     [
         ("segfault", "parse_crashed", "signal 11"),
-        ("abort", "parse_crashed", "signal 6, out of memory"),
+        ("abort", "parse_memory", None),
+        ("rust_oom", "parse_memory", None),
+        ("onnx_oom", "parse_memory", None),
+        ("eat_and_abort", "parse_memory", None),
         ("exit", "parse_crashed", "exit 3"),
         ("babble", "parse_crashed", "it broke the protocol"),
         ("link", "parse_crashed", "it broke the protocol"),
@@ -62,10 +65,39 @@ def test_a_broken_parser_is_a_failed_stage_and_the_next_document_is_fine(
         with pytest.raises(StageFailed) as caught:
             await engine.start(work(order), silent)
         assert code == caught.value.code
+        assert (code == "parse_crashed") == caught.value.retryable
         assert how == caught.value.facts.get("how")
         assert "fine" == (await engine.start(work("say", "fine"), silent)).pages[0].markdown
 
     naughty(play, Limits(seconds=20, memory_mb=1024, output_mb=20))
+
+
+def test_what_an_earlier_document_said_of_memory_is_not_held_against_the_next(naughty: Callable[..., Any]) -> None:
+    async def play(engine: Any, work: Any) -> None:
+        await engine.start(work("mutter", "fine"), silent)
+        with pytest.raises(StageFailed) as caught:
+            await engine.start(work("segfault"), silent)
+        assert "parse_crashed" == caught.value.code
+
+    naughty(play)
+
+
+@pytest.mark.parametrize(("oom_kills", "code"), [([7, 8], "parse_memory"), ([7, 7], "parse_crashed")])
+def test_a_kill_is_want_of_memory_if_the_system_counted_one(
+    naughty: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, oom_kills: list[int], code: str
+) -> None:
+    counts = iter(oom_kills)
+    monkeypatch.setattr(process, "count_oom_kills", lambda: next(counts))
+
+    async def play(engine: Any, work: Any) -> None:
+        job = work("hang")
+        running = asyncio.create_task(engine.start(job, silent))
+        os.kill(await asyncio.to_thread(appears, job.folder / "pid"), signal.SIGKILL)
+        with pytest.raises(StageFailed) as caught:
+            await running
+        assert code == caught.value.code
+
+    naughty(play)
 
 
 @pytest.mark.parametrize("order", ["hang", "burn"])

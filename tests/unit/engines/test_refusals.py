@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from docmill.adapters.engines.local import pdf
+from docmill.adapters.engines.local.web import bare_text
 from docmill.core.errors import DocumentError, StageFailed
 from support import documents
 from unit.engines.conftest import Bench
@@ -122,11 +125,78 @@ def test_a_form_that_draws_itself_does_not_take_the_engine_with_it(bench: Bench,
     assert "still here\n" == bench.parse(tmp_path / "note.txt").markdown
 
 
-def test_deeply_nested_html_ends_well(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "deep.html").write_text("<html><body>" + "<div>" * 50_000 + "core" + "</div>" * 50_000)
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_text_is_not_lost_however_deep_it_lies(bench: Bench, tmp_path: Path, depth: int) -> None:
+    shallow = "<h1>Harbour</h1>" + "<p>Many words that are no deeper than usual</p>" * 50
+    markup = f"<style>p {{}}</style>{shallow}{'<div>' * depth}the <b>co</b>re &lt;i&gt;{'</div>' * depth}<p>end</p>"
+    (tmp_path / "deep.html").write_text(f"<!doctype html><html><body>{markup}</body></html>")
 
-    code = outcome(bench, tmp_path / "deep.html")
+    parsed = bench.parse(tmp_path / "deep.html")
 
-    assert code in ("read", "parse_crashed", "document_broken")
-    (tmp_path / "note.txt").write_text("still here")
-    assert "still here\n" == bench.parse(tmp_path / "note.txt").markdown
+    assert parsed.markdown.startswith("Harbour\n\nMany words")
+    assert parsed.markdown.endswith("the core \\<i>\n\nend\n")
+    assert ["structure dropped to keep the text"] == parsed.facts["warnings"]
+
+
+@pytest.mark.parametrize("piece", ["<", "<a ", "<!--", "<![", "<?", '<a "', "<script ", "</", "&"])
+def test_odd_markup_takes_no_longer_than_other(piece: str) -> None:
+    started = time.monotonic()
+    bare_text(piece * 200_000)
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("box", "has_structure"),
+    [
+        (b"0 0 300 300", True),
+        (b"300 300 0 0", True),
+        (b"0 0 0 0", True),
+        (b"0 0 nan nan", True),
+        (b"0 0 0.0001 0.0001", False),
+        (b"0 0 9999999 9999999", False),
+        (b"0 0 9999999 1", False),
+        (b"0 0 " + b"9" * 45 + b".5 " + b"9" * 45 + b".5", False),
+    ],
+)
+def test_the_text_of_a_page_is_read_whatever_its_size(
+    bench: Bench, tmp_path: Path, box: bytes, has_structure: bool
+) -> None:
+    (tmp_path / "a.pdf").write_bytes(sheet(box, b"BT /F 12 Tf 20 20 Td (Harbour report) Tj ET 0 0 m 99 99 l S"))
+
+    parsed = bench.parse(tmp_path / "a.pdf", page_images=True)
+
+    assert "Harbour report\n" == parsed.markdown
+    assert has_structure == ("warnings" not in parsed.facts)
+    assert not parsed.pages[0].damage
+
+
+def test_a_page_without_size_or_text_is_damaged(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(sheet(b"0 0 " + b"9" * 45 + b".5 9", b"0 0 m 99 99 l S"))
+
+    assert "document_broken" == refusal(bench, tmp_path / "a.pdf", ocr="always").code
+
+
+@pytest.mark.parametrize("size", [(9_999_999, 1), (9_999_999, 9_999_999)])
+def test_a_page_is_never_rendered_larger_than_a_picture_may_be(tmp_path: Path, size: tuple[int, int]) -> None:
+    (tmp_path / "a.pdf").write_bytes(sheet(b"0 0 %d %d" % size, b"0 0 m 99 99 l S"))
+
+    with pdf.opened(tmp_path / "a.pdf") as document:
+        assert max(pdf.rendered(document, 0, 200).size) <= pdf.LONGEST_SIDE + 1
+
+
+def test_a_strip_too_thin_for_the_recogniser(bench: Bench, tmp_path: Path) -> None:
+    Image.new("RGB", (3000, 2), "white").save(tmp_path / "thin.png")
+
+    assert "![](assets/p001_img01.png)\n" == bench.parse(tmp_path / "thin.png").markdown
+
+
+def sheet(box: bytes, content: bytes) -> bytes:
+    font = b"/Resources << /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
+    return documents.assemble_pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [%s] /Contents 4 0 R %s >>" % (box, font),
+            b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+        ]
+    )

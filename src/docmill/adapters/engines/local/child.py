@@ -21,7 +21,7 @@ from docmill.core.parsed import Figure, Page
 from . import frames
 from .confine import allow_cpu, confine, resident_mb
 from .job import Job, OutputTooLarge
-from .limits import Limits
+from .limits import NO_MEMORY, Limits
 
 PATIENCE_S = 0.2
 """After a restart documents are waiting: the first one should not wait for imports that it may not need."""
@@ -147,8 +147,11 @@ def failures(limits: Limits) -> Iterator[list[frames.Failed]]:
         else:
             fail("stage", "storage_failed", why=error.strerror or type(error).__name__)
     except Exception as error:
-        sys.excepthook(*sys.exc_info())
-        fail("stage", "stage_failed", why=f"{type(error).__name__} in the parser")
+        if NO_MEMORY.search(str(error)):  # OCR and others have errors of their own for it
+            fail("stage", "parse_memory", limit_mb=limits.memory_mb)
+        else:
+            sys.excepthook(*sys.exc_info())
+            fail("stage", "stage_failed", why=f"{type(error).__name__} in the parser")
 
 
 if __name__ == "__main__":

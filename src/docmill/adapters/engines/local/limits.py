@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+NO_MEMORY = re.compile(
+    r"bad.alloc|MemoryError|memory allocation of|(out of|insufficient) memory|(cannot|failed to|could not) allocate",
+    re.IGNORECASE,
+)
+"""How libraries say that there was no memory left, whatever they do then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ BAD_LINK = re.compile(
 PIPE_TABLE = re.compile(r"^\|.*\|[ \t]*\n\|[ :|-]+\|[ \t]*(?:\n\|.*\|[ \t]*)*$", re.MULTILINE)
 BOLD_HEADING = re.compile(r"^(#{1,6} +)\*\*(.+?)\*\*$", re.MULTILINE)
 BLANKS = re.compile(r"\n{3,}")
+ENOUGH = 0.7
+"""Less of the words than this, and the bare text is better than what has structure."""
 
 
 def clean(text: str) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONGEST_SIDE = 3000
+THINNEST = 32
+"""Pixels. The detector shrinks what is thinner to nothing, and fails."""
 SURE = 0.5
 SKEW = math.radians(0.3)
 NARROW = 0.6
@@ -67,9 +69,12 @@ def to_markdown(image: Image) -> str:
 
 def recognise(image: Image) -> list[Line]:
     import numpy
+    from PIL import ImageOps
 
     picture = image.convert("RGB")
     picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    if min(picture.size) < THINNEST:
+        picture = ImageOps.expand(picture, THINNEST // 2, "white")
     found = recogniser()(numpy.asarray(picture)[:, :, ::-1])
     if found.boxes is None or found.txts is None:
         return []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +25,12 @@ from docmill.core.parsed import Box
 from . import ocr, vortex
 from .image import as_png
 from .job import Job, clamp
-from .markdown import coverage, disarm, html_table, image_link, tidy
+from .markdown import ENOUGH, coverage, disarm, html_table, image_link, tidy
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 WINDOW = 32
-ENOUGH = 0.7
-"""Less of the page's words than this, and the bare text is better."""
 SCAN_COVER = 0.5
 FEW_LETTERS = 20
 STAMP_LETTERS = 120
@@ -39,6 +38,8 @@ OCR_DPI = 200
 SHOW_DPI = 150
 LONGEST_SIDE = 3500
 MOST_OBJECTS = 2000
+SENSIBLE_SIDE = (1, 100_000)
+"""Points. PDF once ended at 14,400; liteparse's memory grows with the area."""
 ERROR_PASSWORD = 4
 
 
@@ -52,6 +53,8 @@ class Survey:
     picture_cover: float = 0.0
     paths: int = 0
     damage: str | None = None
+    is_odd: bool = False
+    """Its size makes no sense: the text is all that is taken from it."""
 
     @property
     def is_blank(self) -> bool:
@@ -74,9 +77,29 @@ def read(job: Job) -> None:
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
         job.title = telling(document.get_metadata_dict().get("Title", "").strip())
-        fast = fast_pages(job.source)
+        fast = fast_pages(job.source) if has_sensible_pages(document) else iter(())
         for start in range(0, total, WINDOW):
             read_window(job, document, range(start, min(start + WINDOW, total)), next(fast, {}), total)
+
+
+def has_sensible_pages(document: Any) -> bool:
+    return all(is_sensible(page_size(document, index)) for index in range(len(document)))
+
+
+def page_size(document: Any, index: int) -> tuple[float, float]:
+    try:
+        width, height = document.get_page_size(index)
+        return width, height
+    except pdfium.PdfiumError:  # such a page is found to be damaged later, and liteparse gets along with it
+        return SENSIBLE_SIDE
+
+
+def is_sensible(size: tuple[float, float]) -> bool:
+    return all(SENSIBLE_SIDE[0] <= side <= SENSIBLE_SIDE[1] for side in size)
+
+
+def is_drawable(size: tuple[float, float]) -> bool:
+    return all(0 < side < math.inf for side in size)
 
 
 def telling(title: str) -> str | None:
@@ -123,6 +146,9 @@ def fast_pages(source: Path) -> Iterator[dict[int, Any]]:
             yield {page.page_num - 1: page for page in batch.result.pages}
     except (ParseError, FileNotFoundError):
         return
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a bug in Rust is not an Exception, and has no name to import
+            raise
 
 
 def read_window(job: Job, document: Any, indices: range, fast: dict[int, Any], total: int) -> None:
@@ -143,7 +169,7 @@ def read_window(job: Job, document: Any, indices: range, fast: dict[int, Any], t
 
 
 def wants_ocr(job: Job, page: Survey) -> bool:
-    if page.damage is not None or job.ocr == "never":
+    if page.damage is not None or job.ocr == "never" or (page.is_odd and page.letters):
         return False
     return job.ocr == "always" or page.needs_ocr
 
@@ -154,17 +180,19 @@ def survey(document: Any, index: int) -> Survey:
     except pdfium.PdfiumError:
         return Survey(damage="the page cannot be loaded")
     try:
+        size = page.get_size()
         textpage = page.get_textpage()
         text = str(textpage.get_text_range())
         textpage.close()
-        cover, paths = pictures_and_paths(page)
+        cover, paths = pictures_and_paths(page) if is_drawable(size) else (0.0, 0)
     except pdfium.PdfiumError:
         return Survey(damage="the page's content cannot be read")
     finally:
         page.close()
     text = re.sub(r"[\ufffe\u00ad]\s*|\x02\s*", "", text).replace("\r\n", "\n")
     letters = sum(not letter.isspace() for letter in text)
-    return Survey(text, letters, is_garbled(text, letters), cover, paths)
+    damage = None if letters or is_drawable(size) else "the page has no size"
+    return Survey(text, letters, is_garbled(text, letters), cover, paths, damage, not is_sensible(size))
 
 
 def pictures_and_paths(page: Any) -> tuple[float, int]:
@@ -195,7 +223,7 @@ def is_garbled(text: str, letters: int) -> bool:
 
 def is_hard(page: Survey, fast: Any) -> bool:
     """Columns, tables, figures: what liteparse itself calls complex, and every page with pictures."""
-    if page.damage is not None or page.is_blank:
+    if page.damage is not None or page.is_blank or page.is_odd:
         return False
     if fast is None or fast.complexity is None or fast.complexity.layout is None:
         return True
@@ -345,6 +373,8 @@ def rendered(document: Any, index: int, dpi: int) -> Image:
     page = document[index]
     try:
         width, height = page.get_size()
+        if not is_drawable((width, height)):
+            raise pdfium.PdfiumError("the page has no size")
         scale = min(dpi / 72, LONGEST_SIDE / max(width, height, 1))
         picture: Image = page.render(scale=scale, may_draw_forms=False).to_pil().convert("RGB")
         return picture

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -22,7 +23,7 @@ from docmill.core.errors import SENTENCES, DocumentError, StageFailed
 from docmill.core.parsed import Figure, Page, Parsed
 
 from . import frames
-from .limits import Limits
+from .limits import NO_MEMORY, Limits
 
 if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
@@ -32,7 +33,8 @@ log = structlog.get_logger(__name__)
 STDERR_KEPT = 8 * 1024
 SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
 TEMP_PREFIX = "docmill-child-"
-OUT_OF_MEMORY = (b"bad_alloc", b"MemoryError", b"memory allocation of", b"out of memory")
+WATCH_S = 0.25
+NEARLY_ALL = 0.9
 
 
 class ChildLost(Exception):
@@ -49,6 +51,7 @@ class Child:
         self._home = home
         self._limits = limits
         self._stderr = bytearray()
+        self._size_mb = 0
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise ValueError("a child is spoken to through its three pipes")
         self._stdin = process.stdin
@@ -100,9 +103,12 @@ class Child:
         """Parse one document. When this raises anything but a DocumentError or StageFailed of a living child,
         the child has ended."""
         self.documents += 1
+        self._stderr.clear()
+        oom_kills = count_oom_kills()
+        watching = asyncio.create_task(self._watch())
         try:
             async with asyncio.timeout(self._limits.seconds):
-                return await self._converse(work, report)
+                return await self._converse(work, report, oom_kills)
         except TimeoutError:
             await self.kill()
             raise StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1)) from None
@@ -114,8 +120,10 @@ class Child:
         except BaseException:
             await self.kill()
             raise
+        finally:
+            watching.cancel()
 
-    async def _converse(self, work: Work, report: PageReport) -> Parsed:
+    async def _converse(self, work: Work, report: PageReport, oom_kills: int) -> Parsed:
         started = False
         pages: list[Page] = []
         figures: list[Figure] = []
@@ -149,7 +157,7 @@ class Child:
             if not started:
                 await self.kill()
                 raise ChildLost(self.stderr) from None
-            raise await self._post_mortem() from None
+            raise await self._post_mortem(oom_kills) from None
 
     async def _send(self, work: Work) -> None:
         job = frames.Parse(
@@ -166,7 +174,13 @@ class Child:
         size = frames.length(await self._stdout.readexactly(frames.HEADER))
         return frames.read_answer(await self._stdout.readexactly(size))
 
-    async def _post_mortem(self) -> StageFailed:
+    async def _watch(self) -> None:
+        """Know how large the child was: when there is no memory left, PDFium dies without a word."""
+        while True:
+            self._size_mb = size_mb(self.pid) or self._size_mb
+            await asyncio.sleep(WATCH_S)
+
+    async def _post_mortem(self, oom_kills: int) -> StageFailed:
         """The child closed its mouth: find out how it died."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
@@ -176,10 +190,14 @@ class Child:
         if code == -signal.SIGXCPU:
             return StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1))
         how = f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
-        if any(sign in self._stderr for sign in OUT_OF_MEMORY):
-            how += ", out of memory"
-        log.warning("parser_died", pid=self.pid, how=how, documents=self.documents)
+        log.warning("parser_died", pid=self.pid, how=how, size_mb=self._size_mb, documents=self.documents)
         log.debug("parser_last_words", pid=self.pid, stderr=self.stderr)
+        if (
+            NO_MEMORY.search(self.stderr)
+            or self._size_mb > NEARLY_ALL * self._limits.memory_mb
+            or (code == -signal.SIGKILL and count_oom_kills() > oom_kills)
+        ):
+            return StageFailed("parse_memory", limit_mb=self._limits.memory_mb)
         return StageFailed("parse_crashed", how=how)
 
     async def kill(self) -> None:
@@ -209,6 +227,23 @@ class Child:
         while chunk := await stderr.read(4096):
             self._stderr += chunk
             del self._stderr[:-STDERR_KEPT]
+
+
+def size_mb(pid: int) -> int:
+    """Address space of a process; 0 when it has none any more."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize() >> 20
+    except OSError:
+        return 0
+
+
+def count_oom_kills() -> int:
+    """How many processes the system has killed for want of memory, in whatever container."""
+    try:
+        found = re.search(r"^oom_kill (\d+)", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def bare_environment(home: Path) -> dict[str, str]:

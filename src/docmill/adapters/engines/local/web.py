@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from html import unescape
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -12,13 +13,23 @@ from docmill.core.errors import DocumentError
 
 from . import sniff
 from .job import Job
-from .markdown import disarm, html_table, image_link, pipe_tables, tidy
+from .markdown import ENOUGH, coverage, disarm, html_table, image_link, pipe_tables, tidy
 
 DATA_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?data:([\w/+.-]*)((?:;[\w=-]+)*),([^)\s>]*)>?(?:\s+\"[^\"]*\")?\)")
 META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 LANG = re.compile(r"<html[^>]+\blang\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 DEEPEST = 400
+MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|<(script|style|title)\b.*?(?:</\1\s*>|\Z)"
+    r"""|</?([a-z][\w:-]*)(?:"[^"]*+"|'[^']*+'|[^>"']++)*+>?"""
+    r"|<[!?/][^>]*+>?",
+    re.IGNORECASE | re.DOTALL,
+)
+INLINE = frozenset(
+    ("a", "abbr", "b", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u")
+)
 
 
 def read(job: Job) -> None:
@@ -45,8 +56,6 @@ def decode(data: bytes) -> str:
 
 
 def title_of(html: str) -> str | None:
-    from html import unescape
-
     found = TITLE.search(html[:65536])
     return " ".join(unescape(found[1]).split()) if found else None
 
@@ -67,11 +76,24 @@ def convert(job: Job, html: str, page: int) -> str:
         result: Any = to_markdown(html, options)
     except Exception as error:
         raise DocumentError("document_broken", why="not readable as HTML") from error
-    markdown = DATA_IMAGE.sub(lambda found: keep_image(job, found, page), result.content or "")
+    markdown = result.content or ""
+    text = bare_text(html)
+    # A warning says that it left out what lies too deep.
+    if coverage(text, markdown) < (1 if result.warnings else ENOUGH):
+        job.warn("structure dropped to keep the text")
+        markdown = "\n\n".join([text.replace("<", "\\<"), *(image[0] for image in DATA_IMAGE.finditer(markdown))])
+    markdown = DATA_IMAGE.sub(lambda found: keep_image(job, found, page), markdown)
     markdown = tidy(disarm(markdown))
     for line, cells in pipe_tables(markdown):
         job.add_table(html_table(cells), page, anchor=line)
     return markdown
+
+
+def bare_text(html: str) -> str:
+    """All text, however deep, a paragraph per block. Not with html.parser: odd markup takes it hours, or breaks it."""
+    one_line = " ".join(html.split())
+    blocks = MARKUP.sub(lambda tag: "" if (tag[2] or "").lower() in INLINE else "\n", one_line).split("\n")
+    return "\n\n".join(filter(None, (unescape(block).strip() for block in blocks)))
 
 
 def keep_image(job: Job, found: re.Match[str], page: int) -> str:
