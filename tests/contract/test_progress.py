@@ -1,0 +1,231 @@
+"""Progress of jobs: what every ledger promises of a batch, and that nobody is answered before the commit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from docmill.adapters.signals.local import LocalSignals
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.rows import encode
+from docmill.core import machine
+from docmill.core.errors import Unavailable
+from docmill.core.face import face_of
+from docmill.core.machine import Handover, Verdict
+from docmill.core.reports import Progress
+from docmill.core.task import Attempt, Task
+from docmill.ports import Filter, Heard
+from docmill.work.progress import Gathering
+from support.databases import KINDS, open_database, url_of
+from support.ledgers import ANNA, claimed, opened, succeed
+
+TIMEOUT_MS = 600_000
+
+
+@pytest.fixture(params=KINDS)
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlLedger]:
+    async with open_database(request.param, tmp_path, url_of(request.param, request)) as database:
+        yield SqlLedger(database)
+
+
+async def a_job(ledger: SqlLedger, token_hash: str = "hash") -> tuple[Task, Attempt]:
+    task, attempt = await claimed(ledger, await opened(ledger))
+    await hand_over(ledger, task, token_hash)
+    found = await ledger.find(attempt.id)
+    assert found
+    return found
+
+
+async def hand_over(ledger: SqlLedger, task: Task, token_hash: str) -> None:
+    handover = Handover("elsewhere", "secretary", token_hash, TIMEOUT_MS)
+    change = await ledger.decide(task.id, lambda task, attempt: machine.hand_over(task, attempt, handover))
+    assert change.verdict is Verdict.APPLIED
+
+
+def heard(attempt: Attempt, percent: float | None, *, token_hash: str = "hash", **said: Any) -> Heard:
+    return Heard(attempt.task_id, attempt.id, token_hash, Progress(percent, **said))
+
+
+async def told(ledger: SqlLedger, task_id: int) -> list[dict[str, Any]]:
+    return [event.data for event in await ledger.events(task_id) if event.kind == "progress"]
+
+
+async def face(ledger: SqlLedger, task_id: int) -> str:
+    page = await ledger.faces(Filter(ANNA, before=task_id + 1, limit=1))
+    return page.faces[0][1]
+
+
+@pytest.mark.parametrize("percent", [None, -5, 0, 0.4, 42, 99.9, 100, 250])
+async def test_a_batch_writes_what_a_single_decision_would(ledger: SqlLedger, percent: float | None) -> None:
+    """The quick way and the plain one, step by step on two jobs."""
+    quick, plain = await a_job(ledger), await a_job(ledger)
+    for said in (
+        Progress(percent, "extract_text", "Seite 1", None),
+        Progress(percent, "ocr", "", "sec-1"),
+        Progress(30, "", "zurück \U0001f600 \"'\\", "sec-1"),
+        Progress(None, process_id="sec-2"),
+    ):
+        assert [Verdict.APPLIED] == await ledger.progress([Heard(quick[0].id, quick[1].id, "hash", said)])
+        await ledger.decide(
+            plain[0].id,
+            lambda task, attempt, said=said: machine.on_worker_progress(
+                task,
+                attempt,
+                percent=said.percent,
+                phase=said.phase,
+                message=said.message,
+                process_id=said.process_id,
+            ),
+        )
+        ours, theirs = await ledger.find(quick[1].id), await ledger.find(plain[1].id)
+        assert ours
+        assert theirs
+        same = {"id": 0, "attempt_id": None, "job_id": None, "created_ms": 0, "updated_ms": 0}
+        assert replace(theirs[0], **same) == replace(ours[0], **same)
+        assert (theirs[1].process_id, theirs[1].state, theirs[1].lease_ms) == (
+            ours[1].process_id, ours[1].state, ours[1].lease_ms,
+        )  # fmt: skip
+        assert encode(face_of(ours[0])) == await face(ledger, quick[0].id), "the face is the task's"
+    assert await told(ledger, plain[0].id) == await told(ledger, quick[0].id)
+    seqs = [event.seq for event in await ledger.events(quick[0].id)]
+    assert list(range(1, len(seqs) + 1)) == seqs
+    assert seqs[-1] == ours[0].event_seq
+
+
+async def test_progress_never_falls_and_each_report_moves_the_deadline(ledger: SqlLedger) -> None:
+    task, job = await a_job(ledger)
+    await ledger.progress([heard(job, 80)])
+    first = await ledger.find(job.id)
+    await asyncio.sleep(0.02)
+    await ledger.progress([heard(job, 10)])
+    second = await ledger.find(job.id)
+
+    assert first
+    assert second
+    assert first[1].deadline_ms
+    assert second[1].deadline_ms
+    assert job.deadline_ms
+    assert first[0].progress == second[0].progress > task.progress
+    assert job.deadline_ms <= first[1].deadline_ms < second[1].deadline_ms
+    assert first[0].version + 1 == second[0].version
+
+
+async def test_each_of_a_batch_has_its_own_verdict(ledger: SqlLedger) -> None:
+    (_, fine), (dropped_task, dropped), (done_task, done), (taken_task, taken) = [await a_job(ledger) for _ in range(4)]
+    await ledger.decide(dropped_task.id, lambda task, attempt: machine.cancel(task, attempt, force=True))
+    await succeed(ledger, done_task.id, done.id)
+    await hand_over(ledger, taken_task, "another")
+    unknown = replace(fine, id=uuid4(), task_id=999_999)
+    before = {task.id: await ledger.get(task.id) for task in (dropped_task, done_task, taken_task)}
+
+    reports = [heard(one, 50) for one in (taken, fine, unknown, done, dropped)]
+    verdicts = await ledger.progress(reports)
+
+    assert [Verdict.REPLACED, Verdict.APPLIED, None, Verdict.CONFLICT, Verdict.SUPERSEDED] == verdicts
+    assert before == {task_id: await ledger.get(task_id) for task_id in before}, "they changed nothing"
+    assert [Verdict.APPLIED] == await ledger.progress([heard(taken, 50, token_hash="another")])
+
+
+async def test_a_report_of_an_attempt_before_the_current_one_changes_nothing(ledger: SqlLedger) -> None:
+    task, job = await a_job(ledger)
+    await ledger.decide(task.id, lambda task, attempt: machine.cancel(task, attempt, force=True))
+    again = await ledger.decide(task.id, lambda task, _: machine.retry(task, from_stage="mineru", next_id=uuid4()))
+
+    assert [Verdict.SUPERSEDED] == await ledger.progress([heard(job, 50)])
+    assert again.task == await ledger.get(task.id)
+
+
+async def test_batches_against_other_decisions_lose_nothing(ledger: SqlLedger) -> None:
+    """Batches in opposite orders, and ends in between: no deadlock, no gap in the log, no report after the end."""
+    jobs = [await a_job(ledger) for _ in range(12)]
+    reports = [heard(job, 50) for _, job in jobs]
+    ends = [
+        ledger.decide(task.id, lambda task, attempt: machine.cancel(task, attempt, force=True)) for task, _ in jobs[::3]
+    ]
+    batches = [ledger.progress(reports if n % 2 else reports[::-1]) for n in range(10)]
+    await asyncio.gather(*batches, *ends)
+
+    for task, _ in jobs:
+        found = await ledger.get(task.id)
+        events = await ledger.events(task.id)
+        assert found
+        assert list(range(1, found.event_seq + 1)) == [event.seq for event in events]
+        if found.is_final:
+            assert "cancelled" == events[-1].kind
+        else:
+            assert 10 == len(await told(ledger, task.id))
+        assert encode(face_of(found)) == await face(ledger, task.id)
+
+
+async def test_reports_that_come_together_leave_one_line_with_the_newest_words(ledger: SqlLedger) -> None:
+    task, job = await a_job(ledger)
+    gathering = Gathering(ports_of(ledger))
+    said = [
+        heard(job, 20, message="first", process_id="sec-1"),
+        heard(job, 90, message="second"),
+        heard(job, 40, message="third"),
+    ]
+    verdicts = await asyncio.gather(*(gathering.report(one) for one in said))
+
+    assert [Verdict.APPLIED] * 3 == verdicts
+    assert [{"progress": 50, "phase": "", "message": "third"}] == await told(ledger, task.id)
+    found = await ledger.get(task.id)
+    assert found
+    assert (50, "sec-1") == (found.progress, found.provider_task_id)
+
+
+async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_only_its_own(ledger: SqlLedger) -> None:
+    _, job = await a_job(ledger)
+    slow = Slow(ledger)
+    gathering = Gathering(ports_of(slow))
+    first = asyncio.ensure_future(gathering.report(heard(job, 10)))
+    await asyncio.wait_for(slow.asked.wait(), 5)
+    second = asyncio.ensure_future(gathering.report(heard(job, 20)))
+    third = asyncio.ensure_future(gathering.report(heard(job, 30)))
+    await asyncio.sleep(0.05)
+    assert not first.done()
+    assert not second.done()
+
+    second.cancel()
+    slow.fails = True
+    slow.go.set()
+    with pytest.raises(Unavailable):
+        await first
+    assert Verdict.APPLIED is await asyncio.wait_for(third, 5), "who left in between takes nobody along"
+    assert second.cancelled()
+    assert Verdict.APPLIED is await asyncio.wait_for(gathering.report(heard(job, 40)), 5)
+
+
+async def test_watchers_are_told(ledger: SqlLedger) -> None:
+    task, job = await a_job(ledger)
+    ports = ports_of(ledger)
+    with ports.signals.subscribe(task.id) as watching:
+        await Gathering(ports).report(heard(job, 10))
+        assert task.id == await watching.wait(1)
+        await Gathering(ports).report(heard(job, 20, token_hash="wrong"))
+        assert await watching.wait(0.05) is None
+
+
+class Slow:
+    """A ledger that waits to be let go, and fails once when told to."""
+
+    def __init__(self, ledger: SqlLedger) -> None:
+        self._ledger = ledger
+        self.asked, self.go, self.fails = asyncio.Event(), asyncio.Event(), False
+
+    async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
+        self.asked.set()
+        await self.go.wait()
+        if self.fails:
+            self.fails = False
+            raise Unavailable("database_unavailable")
+        return await self._ledger.progress(reports)
+
+
+def ports_of(ledger: Any) -> Any:
+    return SimpleNamespace(ledger=ledger, signals=LocalSignals())
