@@ -432,11 +432,11 @@ async def test_an_original_that_sharepoint_changed_is_still_known(server: GraphS
 
 
 @pytest.mark.parametrize("layout", ["folder", "sidecar"])
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("then", ["the same", "another later", "another at once"])
 async def test_a_writer_may_die_at_any_request(
-    server: GraphServer, assets: dict[str, Path], layout: Layout, same: bool
+    server: GraphServer, assets: dict[str, Path], layout: Layout, then: str
 ) -> None:
-    """Cut the line for good before every request in turn. The same twin again, or another one later, makes order."""
+    """Cut the line for good before every request in turn. The same twin again, or another one, makes order."""
     old, new, third = (a_twin(word, layout=layout) for word in ("old", "new", "third"))
     folder = f"Documents/{old.folder_name}"
     for fatal in range(100):
@@ -450,11 +450,18 @@ async def test_a_writer_may_die_at_any_request(
         server.allowed = None
         survived = not isinstance(outcome, BaseException)
         assert survived or "twin_unavailable" == getattr(outcome, "code", outcome)
-        if not same:
+        if then == "another later":
             server.grow_old()
+        last = new if then == "the same" else third
         async with opened(server) as graph:
-            await OneDriveLibrary(graph).write(PLACE, new if same else third, assets)
-        assert_whole(server, new if same else third)
+            await OneDriveLibrary(graph).write(PLACE, last, assets)
+        assert_whole(server, last)
+        if then == "another at once":
+            server.grow_old()
+            last = a_twin("fourth", layout=layout)
+            async with opened(server) as graph:
+                await OneDriveLibrary(graph).write(PLACE, last, assets)
+            assert_whole(server, last)
         assert b"mine" == server.files()[f"{folder}/mine.txt"], fatal
         assert [] == left_over(server), fatal
         if survived:

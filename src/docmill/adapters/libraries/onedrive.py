@@ -137,21 +137,21 @@ class OneDriveLibrary:
     # --- twins
 
     async def _write(self, place: Place, names: tuple[str, ...], twin: Twin, assets: Assets, *, force: bool) -> Written:
-        swapped = False
+        swapped, own = False, _workshop_name(place, twin)
         for _ in range(RACES):
             try:
                 where = await self._open(names)
                 work = await self._open((*self._root, WORK))
-                await self._settle_leftovers(work, _workshop_name(place, twin))
+                await self._settle_leftovers(work, names, own)
                 chosen, there = await self._choose(where, twin)
                 if there.drift and not force:
                     raise Conflict("twin_drift", path=f"{place}/{there.drift[0]}")
                 if not there.is_same(chosen):
-                    workshop = await self._graph.make_folder(work.id, _workshop_name(place, twin))
+                    workshop = await self._graph.make_folder(work.id, own)
                     new = await self._build(workshop, chosen, assets, there, names)
                     swapped = True
                     await self._swap_in(where, workshop, new, chosen, there, assets)
-                await self._settle_leftovers(work, _workshop_name(place, twin), done=True)
+                await self._settle_leftovers(work, names, own, done=True)
                 return Written(f"{place}/{chosen.document}", replaced=swapped, kept=there.extras)
             except GraphError as error:
                 if error.status not in _RACE:
@@ -304,21 +304,29 @@ class OneDriveLibrary:
 
     # --- after a crash, and after every write
 
-    async def _settle_leftovers(self, work: Item, own: str, *, done: bool = False) -> None:
-        """Complete or undo what dead writers began: ourselves in an earlier life at once, others after an hour."""
+    async def _settle_leftovers(self, work: Item, names: tuple[str, ...], own: str, *, done: bool = False) -> None:
+        """Complete or undo what dead writers began.
+
+        What ourselves began in an earlier life is settled at once, and so is anybody's half-done exchange at our place,
+        where a twin seems missing or edited. If its writer lives after all, it finds out, and begins again. All other
+        work folders wait an hour.
+        """
         for item in await self._graph.children(work.id):
+            if not item.is_folder or not _WORKSHOP.fullmatch(item.name):
+                continue
             is_own = item.name == own
             is_old = item.modified < datetime.now(UTC) - LEFTOVER_AGE
-            if item.is_folder and _WORKSHOP.fullmatch(item.name) and (is_own or is_old):
-                settled = await self._settle(item)
-                if settled and (done or not is_own):
+            inside = await self._inside(item)
+            plan = await self._plan(inside.get("plan.json"))
+            is_near = plan is not None and plan.place == names and any(map(_is_old_twin, inside))
+            if is_own or is_old or is_near:
+                settled = await self._settle(inside, plan)
+                if settled and (done if is_own else is_old):
                     await self._graph.delete(item)
 
-    async def _settle(self, workshop: Item) -> bool:
+    async def _settle(self, inside: Mapping[str, Item], plan: _Plan | None) -> bool:
         """Whether nothing is in it any more that anybody could miss."""
-        inside = await self._inside(workshop)
-        olds = [item for name, item in inside.items() if name.startswith("old-")]
-        plan = await self._plan(inside.get("plan.json"))
+        olds = [item for name, item in inside.items() if _is_old_twin(name)]
         if plan is None:
             return not olds
         where = await self._graph.find(plan.place)
@@ -469,6 +477,10 @@ def _read_plan(raw: Any) -> _Plan | None:
 def _workshop_name(place: Place, twin: Twin) -> str:
     identity = "\n".join((place, twin.manifest_path, twin.manifest.to_json()))
     return f"docmill-{sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def _is_old_twin(name: str) -> bool:
+    return name.startswith("old-")
 
 
 def _record_path(twin: Twin) -> str:
