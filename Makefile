@@ -51,11 +51,13 @@ bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/overhead.py
 	$(BIN)/python bench/lists.py
 	$(BIN)/python bench/objects.py
+	$(BIN)/python bench/finals.py
+	$(BIN)/python bench/callbacks.py
 
 pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra distributed $(PIN_FLAGS) -o requirements.txt
-	$(BIN)/uv pip compile pyproject.toml --extra distributed --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
+	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive $(PIN_FLAGS) -o requirements.txt
+	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
 	printf 'editables\nhatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
 PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
+from ipaddress import ip_network
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
@@ -22,7 +23,10 @@ import structlog
 from docmill import __version__
 from docmill.adapters.engines.local import Limits as ParseLimits
 from docmill.adapters.engines.local import LocalEngine
+from docmill.adapters.fetching.guarded import GuardedFetcher
+from docmill.adapters.libraries import Shelves
 from docmill.adapters.libraries.disk import DiskLibrary
+from docmill.adapters.libraries.objects import ObjectLibrary
 from docmill.adapters.limiters.local import LocalLimiter
 from docmill.adapters.links.signed import SignedLinks
 from docmill.adapters.queues.local import LocalQueue
@@ -38,14 +42,15 @@ from docmill.adapters.sql.tables import SqlTables
 from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
-from docmill.core.errors import Conflict, Forbidden
-from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Limits, Ports
+from docmill.core.errors import Conflict, Forbidden, Invalid
+from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, Store
 from docmill.settings import Settings
 from docmill.work import sweep
 from docmill.work.heart import Heart
 from docmill.worker import Worker
 
 if TYPE_CHECKING:
+    from docmill.adapters.libraries.tokens import MsalTokens
     from docmill.http.auth import Authenticator
     from docmill.http.callbacks import CallbackOptions
 
@@ -85,6 +90,30 @@ def external_workers(settings: Settings) -> dict[str, ExternalWorker]:
     }
 
 
+def libraries(settings: Settings, store: Store) -> Library:
+    shelves: dict[str, Library] = {"": DiskLibrary((settings.library_root,)), "objects": ObjectLibrary(store)}
+    if settings.onedrive:
+        from docmill.adapters.libraries.graph import Graph
+        from docmill.adapters.libraries.onedrive import OneDriveLibrary
+
+        chosen = settings.onedrive
+        graph = Graph(onedrive_tokens(settings), drive=chosen.drive, base=chosen.graph)
+        shelves["onedrive"] = OneDriveLibrary(graph, chosen.root)
+    return Shelves(shelves)
+
+
+def onedrive_tokens(settings: Settings) -> MsalTokens:
+    from docmill.adapters.libraries.tokens import App, MsalTokens
+
+    chosen = settings.onedrive
+    if chosen is None:
+        raise Invalid("setting_invalid", name="onedrive", why="it is not set.")
+    secret = chosen.client_secret.get_secret_value() if chosen.client_secret else ""
+    key = chosen.token_key.get_secret_value() if chosen.token_key else ""
+    app = App(chosen.client_id, chosen.tenant, secret, chosen.login)
+    return MsalTokens(app, settings.data / "onedrive.tokens", key=key)
+
+
 def link_secret(settings: Settings) -> bytes:
     """The secret of signed links: given, or made once and kept with the data."""
     if settings.secret:
@@ -100,22 +129,24 @@ def link_secret(settings: Settings) -> bytes:
 
 def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
     engines: dict[str, Engine] = {"local": local_engine(settings)}
+    store = LocalStore(settings.data / "objects")
     return Ports(
         ledger=SqlLedger(database),
         queue=LocalQueue(),
         signals=LocalSignals(),
-        store=LocalStore(settings.data / "objects"),
+        store=store,
         rules=SqlRules(database),
         tables=SqlTables(database),
         documents=SqlDocuments(database),
         keys=SqlKeys(database),
         engines=engines,
-        library=DiskLibrary((settings.library_root,)),
+        library=libraries(settings, store),
         scratch=(settings.data / "scratch").resolve(),
         workers=external_workers(settings),
         app_url=app_url,
         links=SignedLinks(link_secret(settings), app_url),
         limiter=LocalLimiter(),
+        fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
         limits=Limits(
             upload_bytes=settings.max_upload_mb * MB,
             task_timeout_s=settings.etl_task_timeout,

@@ -30,6 +30,23 @@ class WorkerSettings(BaseModel):
     timeout: float = Field(600.0, gt=0, le=7 * 24 * 3600)
 
 
+class OneDriveSettings(BaseModel):
+    """The app registration through which twins get to OneDrive."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    client_id: str
+    tenant: str = "common"
+    client_secret: SecretStr | None = None
+    """With one the app speaks for itself, else for a user who signed in."""
+    drive: str = "me/drive"
+    root: str = "/"
+    token_key: SecretStr | None = None
+    """Encrypts the tokens on disk."""
+    login: str = "https://login.microsoftonline.com"
+    graph: str = "https://graph.microsoft.com/v1.0"
+
+
 class Settings(BaseSettings):
     """What docmill can be told. `docmill doctor` shows what is in force."""
 
@@ -69,6 +86,10 @@ class Settings(BaseSettings):
     memory_mb: int = Field(3072, ge=512, description="Memory that parsing one document may use, in MB.")
     max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")
     library: Path | None = Field(None, description="Folder below which twins may be written; default: DATA/library.")
+    onedrive: OneDriveSettings | None = Field(
+        None,
+        description="Where twins for onedrive: go: client_id, tenant, client_secret, drive, root. JSON or table.",
+    )
     jwt_secret: SecretStr | None = Field(None, description="Secret of HS256 tokens (Supabase's JWT secret).")
     jwks_url: str | None = Field(None, description="Address or file of the JSON Web Key Set for signed tokens.")
     jwt_audience: str | None = Field(None, description="Audience that a token must name.")

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tables": ("docmill.cli.tables:tables", "List, show, add and remove tables, into which results are mounted."),
     "docs": ("docmill.cli.documents:docs", "List, show, fetch and delete stored documents."),
     "assets": ("docmill.cli.documents:assets", "List, show and fetch the images and tables of a document."),
+    "onedrive": ("docmill.cli.onedrive:onedrive", "Let docmill write twins to OneDrive."),
     "keys": ("docmill.cli.keys:keys", "Create, list and revoke API keys."),
     "db": ("docmill.cli.db:db", "Check and upgrade the database."),
     "doctor": ("docmill.cli.doctor:doctor", "Look for what would keep docmill from working."),

@@ -26,6 +26,7 @@ import httpx2
 
 from docmill.core.addresses import Network, Target, check_url, may_call
 from docmill.core.errors import Invalid, TooLarge, Unavailable
+from docmill.ports import Fetched
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port -> IP addresses as text."""
@@ -34,13 +35,6 @@ CHUNK: Final = 1 << 20
 CONNECT_S: Final = 10.0
 READ_S: Final = 30.0
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    size: int
-    sha256: str
-    content_type: str
 
 
 @dataclass(frozen=True, slots=True)
