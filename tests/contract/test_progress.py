@@ -1,12 +1,13 @@
 """Progress of jobs: what every ledger promises of a batch, and that nobody is answered before the commit."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -19,6 +20,9 @@ from docmill.core.face import face_of
 from docmill.core.machine import Handover, Verdict
 from docmill.core.reports import Progress
 from docmill.core.task import Attempt, Task
+from docmill.dialects.base import digest
+from docmill.dialects.secretary import Secretary
+from docmill.http.callbacks import CallbackDoor, CallbackOptions
 from docmill.ports import Filter, Heard
 from docmill.work.progress import Gathering
 from support.databases import KINDS, open_database, url_of
@@ -209,6 +213,43 @@ async def test_watchers_are_told(ledger: SqlLedger) -> None:
         assert task.id == await watching.wait(1)
         await Gathering(ports).report(heard(job, 20, token_hash="wrong"))
         assert await watching.wait(0.05) is None
+
+
+async def test_a_door_that_remembers_a_job_still_knows_who_holds_it(ledger: SqlLedger, tmp_path: Path) -> None:
+    """After a take-over the old token is refused at once and the new one holds; after a cancel the worker is told."""
+    task, job = await a_job(ledger, digest("old"))
+    ports = SimpleNamespace(ledger=ledger, signals=LocalSignals(), limiter=None, scratch=tmp_path)
+    door = CallbackDoor(Secretary(), ports, CallbackOptions())  # type: ignore[arg-type]
+    fine = {"status": "ok", "kind": "progress", "jobId": str(job.id)}
+    assert (200, fine) == await call(door, job.id, "old")
+    assert (200, fine) == await call(door, job.id, "old")
+    assert 401 == (await call(door, job.id, "wrong"))[0]
+
+    await hand_over(ledger, task, digest("new"))
+    assert 401 == (await call(door, job.id, "old"))[0]
+    assert (200, fine) == await call(door, job.id, "new")
+    assert 401 == (await call(door, job.id, "old"))[0]
+
+    await ledger.decide(task.id, lambda task, attempt: machine.cancel(task, attempt, force=True))
+    assert (200, fine | {"cancel_requested": True}) == await call(door, job.id, "new")
+    assert 3 == len(await told(ledger, task.id))
+    assert [] == list(tmp_path.glob("callback-*"))
+
+
+async def call(door: CallbackDoor, job_id: UUID, token: str) -> tuple[int, dict[str, Any]]:
+    body = json.dumps({"phase": "ocr", "progress": 5}).encode()
+    headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-length", str(len(body)).encode())]
+    scope = {"type": "http", "path": "/", "headers": headers, "path_params": {"job_id": str(job_id)}, "state": {}}
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await door(scope, receive, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])
 
 
 class Slow:

@@ -139,15 +139,20 @@ class CallbackDoor:
             return await self._apply(call, task, attempt, self._dialect.read(value, Path(name)))
 
     async def _judge_small(self, call: _Call, claim: Claim, receive: Receive) -> dict[str, Any]:
-        attempt = self._recall(call, claim) or (await self._admit(call, claim))[1]
+        found: tuple[Task, Attempt] | None = None
+        attempt = self._recall(call, claim)
+        if attempt is None:
+            found = await self._admit(call, claim)
+            attempt = found[1]
         value = await self._read(call, claim, attempt, receive, self._ports.scratch)
         # Only `data` can hold texts that become files.
         with self._folder() if value.get("data") else nullcontext() as name:
             report = self._dialect.read(value, Path(name) if name else None)
             if isinstance(report, Progress):
                 return await self._note(call, attempt, report)
-            # Whatever ends a job is judged by how it stands now.
-            return await self._apply(call, *await self._admit(call, claim), report)
+            # Whatever ends a job is judged by how it stands now, not by what we remember.
+            task, attempt = found or await self._admit(call, claim)
+            return await self._apply(call, task, attempt, report)
 
     def _folder(self) -> TemporaryDirectory[str]:
         return TemporaryDirectory(dir=self._ports.scratch, prefix="callback-")
