@@ -5,7 +5,10 @@ All are submitted at once, with honest documents between them; the tests then lo
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,10 +50,12 @@ READ: dict[str, tuple[Build, str]] = {
     "self-drawing.pdf": (hostile.self_drawing_form, ""),
     "town-sized.pdf": (hostile.endless_page, "Harbour"),
     "wide.csv": (hostile.wide_csv, "c999999"),
-    "one-line.txt": (lambda: hostile.one_line(32 * hostile.MiB), "harbour harbour"),
+    "one-line.txt": (lambda: hostile.one_line(16 * hostile.MiB), "harbour harbour"),
 }
 POISON: dict[str, Build] = {"two-forms.pdf": hostile.recursive_form}
 """They eat all memory that there is, and their parser dies of it."""
+VICTIM = "victim.pdf"
+"""An honest document whose parser is killed each time, as if by a bug."""
 HONEST_EVERY = 4
 
 
@@ -69,7 +74,7 @@ class Fates:
 @pytest.fixture(scope="module")
 def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     data = tmp_path_factory.mktemp("hostile") / "data"
-    files = dict(POISON)
+    files = {VICTIM: lambda: hostile.scans(8)} | POISON
     files |= {name: build for name, (build, _) in (REFUSED | READ).items()}
     found = Fates()
     # Less memory, so that a parser that eats all of it does so soon.
@@ -82,6 +87,8 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
                 ids[name] = etl.submit(name, build())
                 if number % HONEST_EVERY == 0:
                     honest.append(etl.submit(f"honest-{number}.md", b"# Honest %d\n" % number))
+            while etl.task(ids[VICTIM])["status"] not in ("completed", "failed"):
+                kill_parsers_of(len(hostile.scans(8)), service.pid)
             found.tasks = {name: etl.wait(task_id, seconds=120) for name, task_id in ids.items()}
             found.honest = [etl.wait(task_id) for task_id in honest]
             found.honest.append(etl.done("after.txt", b"after all of them"))
@@ -97,6 +104,15 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     return found
 
 
+def kill_parsers_of(size: int, service: int) -> None:
+    """End the children that read a PDF of this size."""
+    for child in psutil.Process(service).children():
+        with contextlib.suppress(psutil.Error, OSError):
+            if Path(child.cwd(), "input.pdf").stat().st_size == size:
+                child.send_signal(signal.SIGSEGV)
+    time.sleep(0.05)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_document_fails_with_its_own_code(fates: Fates, name: str) -> None:
     task = fates.tasks[name]
@@ -109,7 +125,7 @@ def test_a_bad_document_fails_with_its_own_code(fates: Fates, name: str) -> None
 @pytest.mark.parametrize("name", READ)
 def test_a_strange_document_that_can_be_read_is_read(fates: Fates, name: str) -> None:
     task = fates.tasks[name]
-    assert ("completed", None) == (task["status"], task["error"])
+    assert ("completed", None) == (task["status"], task["error"]), task["error"]
     [output] = task["result"].values()
     assert name == output["filename"]
     assert READ[name][1] in output["content"]
@@ -125,6 +141,11 @@ def test_poison_is_tried_once(fates: Fates, name: str) -> None:
     task = fates.tasks[name]
     assert ("failed", "parse_memory") == (task["status"], task["metadata"]["error_code"]), task["error"]
     assert 1 == task["metadata"]["attempt"], "more memory will not be there next time"
+
+
+def test_a_document_whose_parser_crashes_is_given_up_after_three_tries(fates: Fates) -> None:
+    metadata = fates.tasks[VICTIM]["metadata"]
+    assert ("crash", "parse_crashed", 3) == (metadata["error_stage"], metadata["error_code"], metadata["attempt"])
 
 
 def test_honest_documents_between_them_are_done(fates: Fates) -> None:

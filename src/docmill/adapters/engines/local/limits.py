@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 NO_MEMORY = re.compile(
-    r"bad.alloc|MemoryError|memory allocation of|(out of|insufficient) memory|(cannot|failed to|could not) allocate",
+    r"bad.alloc|MemoryError|memory allocation of|(out of|insufficient) memory|(cannot|failed to|could not) allocate"
+    r"|failed to map segment",
     re.IGNORECASE,
 )
 """How libraries say that there was no memory left, whatever they do then."""

@@ -33,8 +33,9 @@ log = structlog.get_logger(__name__)
 STDERR_KEPT = 8 * 1024
 SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
 TEMP_PREFIX = "docmill-child-"
-WATCH_S = 0.25
-NEARLY_ALL = 0.9
+WATCH_S = 0.1
+LITTLE_MB = 128
+"""A child that dies with less than this left of its address space died of that."""
 
 
 class ChildLost(Exception):
@@ -194,7 +195,7 @@ class Child:
         log.debug("parser_last_words", pid=self.pid, stderr=self.stderr)
         if (
             NO_MEMORY.search(self.stderr)
-            or self._size_mb > NEARLY_ALL * self._limits.memory_mb
+            or self._limits.memory_mb - self._size_mb < LITTLE_MB
             or (code == -signal.SIGKILL and count_oom_kills() > oom_kills)
         ):
             return StageFailed("parse_memory", limit_mb=self._limits.memory_mb)
