@@ -175,6 +175,7 @@ async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
                     await engine.close()
                 for worker in ports.workers.values():
                     await worker.close()
+                await ports.library.close()
                 await ports.store.close()
         finally:
             await database.close()

@@ -513,6 +513,8 @@ class Library(Protocol):
         """Write the twin; a reader sees the old or the new one. Edited by a person: Conflict("twin_drift")."""
         ...
 
+    async def close(self) -> None: ...
+
 
 class Limiter(Protocol):
     """Counts what happens in a window of time. Shared by all processes of a deployment, where there are several."""

@@ -27,6 +27,10 @@ class Shelves:
     async def write(self, folder: Place, twin: Twin, assets: Mapping[str, Path], *, force: bool = False) -> Written:
         return await self._at(folder).write(folder, twin, assets, force=force)
 
+    async def close(self) -> None:
+        for library in self._libraries.values():
+            await library.close()
+
     def _at(self, place: Place) -> Library:
         scheme, colon, _ = place.partition(":")
         if colon and scheme in {"onedrive", "objects"} | self._libraries.keys():

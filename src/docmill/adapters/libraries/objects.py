@@ -69,6 +69,9 @@ class ObjectLibrary:
         self._prefix(place)
         return place
 
+    async def close(self) -> None:
+        """The store is not ours to close."""
+
     async def keep_original(self, folder: Place, name: str, source: Path) -> None:
         prefix, room = self._prefix(folder)
         key = prefix + key_name(shortened(check_original(name)), room)
