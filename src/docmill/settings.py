@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents at once.")
     max_upload_mb: int = Field(2048, ge=1, description="Largest file that is taken, in MB.")
-    memory_mb: int = Field(3072, ge=512, description="Memory that parsing one document may use, in MB.")
+    memory_mb: int = Field(3072, ge=2048, description="Address space that parsing one document may use, in MB.")
     max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")
     library: Path | None = Field(None, description="Folder below which twins may be written; default: DATA/library.")
     onedrive: OneDriveSettings | None = Field(

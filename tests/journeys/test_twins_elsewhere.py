@@ -31,11 +31,12 @@ async def house(folder: Path, server: GraphServer) -> AsyncIterator[Ports]:
     chosen = settings.load(data=folder / "data", jobs=1)
     async with compose.opened(chosen) as real:
         patience = Patience(tries=1, first_pause=0.01)
-        drive = OneDriveLibrary(Graph(Token(), base=server.base, patience=patience), "/Documents")
+        drive = OneDriveLibrary(Graph(Token(), drive="drives/d1", base=server.base, patience=patience), "/Documents")
         shelves = Shelves({"": real.library, "objects": ObjectLibrary(real.store), "onedrive": drive})
         ports = replace(real, library=shelves)
         async with compose.working(chosen, ports):
             yield ports
+        await drive.close()
 
 
 async def submitted(ports: Ports, folder: str) -> Task:
