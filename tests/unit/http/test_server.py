@@ -21,7 +21,7 @@ async def serving(app):
     running = asyncio.ensure_future(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        while not server.started:  # noqa: ASYNC110  uvicorn offers nothing to wait for
+        while not server.started:
             await asyncio.sleep(0.01)
         async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
             yield client
