@@ -42,7 +42,7 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
-	-@$(BIN)/python tests/support/services/chromium.py
+	-@$(BIN)/python tests/support/services/debian.py
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from support.services.debian import ensure
+
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md")
 """Pages that need more than a service; the tests of those parts execute them."""
@@ -41,8 +43,8 @@ BIN = Path(sys.executable).parent
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_shows_what_the_commands_print(name: str, tmp_path: Path) -> None:
     page = (ROOT / name).read_text("utf-8")
-    if "$ curl" in page and not shutil.which("curl"):
-        pytest.skip("the page calls curl")
+    if "$ curl" in page:
+        ensure("curl")
     lay_out(page, tmp_path)
     shown = [step for block in blocks(page) for step in steps(block)]
 
