@@ -428,3 +428,39 @@ def test_the_101st_callback_of_a_minute_is_429(tmp_path: Path) -> None:
         refused = job.send({"status": "nonsense"})
         assert 429 == refused.status_code
         assert 1 <= int(refused.headers["Retry-After"]) <= 60
+
+
+def test_guessing_tokens_is_429_and_starves_nobody(tmp_path: Path) -> None:
+    """Each kind of request has its own bucket: neither guesses nor progress keep a final out."""
+    with (
+        Elsewhere() as worker,
+        Service(tmp_path / "data", DOCMILL_WORKERS=worker.settings()) as service,
+        service.client() as client,
+    ):
+        etl = Etl(client)
+        task, job = started(etl, worker)
+        assert {401} == {job.send({"progress": 1}, token=f"guess-{n}").status_code for n in range(100)}
+        refused = job.send({"progress": 1}, token="guess-101")
+        assert 429 == refused.status_code
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert {200} == {job.send({"progress": n}).status_code for n in range(30)}
+        assert 200 == job.send({"phase": "completed", "data": {"extracted_text": "# in"}}).status_code
+        assert "completed" == etl.wait(task)["status"]
+        spoofed = [
+            job.send({"progress": 1}, token="guess", **{"X-Forwarded-For": f"203.0.113.{n}"}).status_code
+            for n in range(3)
+        ]
+        assert [429] * 3 == spoofed, "nobody trusts a header of somebody who is no proxy of ours"
+
+
+def test_while_keys_rotate_both_are_good_and_a_revoked_one_is_not(tmp_path: Path) -> None:
+    with (
+        Elsewhere() as worker,
+        Service(
+            tmp_path / "data", DOCMILL_WORKERS=worker.settings(), CALLBACK_SIGNING_KEY="old-key, new-key"
+        ) as service,
+        service.client() as client,
+    ):
+        for key, expected in (("old-key", 200), ("new-key", 200), ("revoked-key", 403)):
+            _, job = started(Etl(client), worker, "dispatcher")
+            assert expected == job.send({"status": "failed"}, key=key).status_code, key
