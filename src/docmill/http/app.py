@@ -37,8 +37,7 @@ from docmill.http import (
     uploads,
 )
 from docmill.http.auth import Authenticator, AuthOptions
-from docmill.http.callbacks import CallbackOptions
-from docmill.http.callbacks import routes as callback_routes
+from docmill.http.callbacks import CallbackFront, CallbackOptions
 from docmill.http.errors import CLIENT_GONE, Problem, unexpected
 from docmill.http.events import Tails
 from docmill.http.health import Prober
@@ -93,7 +92,6 @@ def build_app(
     errors.install(app)
     for door in DOORS:
         app.include_router(door.router)
-    app.router.routes.extend(callback_routes(ports, callbacks or CallbackOptions()))
     app.add_middleware(BodyGuard, options=options)
     if options.allowed_origins:
         app.add_middleware(
@@ -105,6 +103,13 @@ def build_app(
         )
     app.add_middleware(Gate, options=options, drain=drain, is_open=not auth.options.require)
     app.add_middleware(Envelope, metrics=app.state.metrics)
+    app.add_middleware(
+        CallbackFront,
+        ports=ports,
+        options=callbacks or CallbackOptions(),
+        drain=drain,
+        metrics=app.state.metrics,
+    )
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     return app
 
