@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from support.serving import hears_ctrl_c
+
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 SAMPLES = Path(__file__).parents[2] / "samples"
 
@@ -157,7 +159,12 @@ def test_a_document_that_fails(docmill: Client, tmp_path: Path) -> None:
 def test_ctrl_c_detaches_and_says_how_to_come_back(docmill: Client, url: str) -> None:
     command = [DOCMILL, "submit", str(SAMPLES / "scan.de.pdf"), "--no-cache", "--follow"]
     with subprocess.Popen(
-        command, env=docmill.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=docmill.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
     ) as process:
         assert process.stdout
         task_id = process.stdout.readline().split()[1]

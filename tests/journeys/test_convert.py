@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from support.serving import hears_ctrl_c
+
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 SAMPLES = Path(__file__).parents[2] / "samples"
 
@@ -142,7 +144,13 @@ def test_an_interrupted_run_says_how_to_go_on(shell: Shell, folder: Path) -> Non
         shutil.copy(SAMPLES / "scan.en.pdf", folder / f"z{number}.pdf")
     command = [DOCMILL, "convert", "docs", "--jobs", "1"]
     with subprocess.Popen(
-        command, cwd=shell.home, env=shell.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=shell.home,
+        env=shell.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
     ) as process:
         assert process.stdout
         first = process.stdout.readline()

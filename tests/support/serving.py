@@ -19,6 +19,11 @@ import httpx2
 READY_S = 30.0
 
 
+def hears_ctrl_c() -> None:
+    """In the child, before it starts: a shell's background job ignores SIGINT, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Service:
     """`docmill serve` as a user starts it."""
 
