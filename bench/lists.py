@@ -35,7 +35,7 @@ INSERT INTO tasks (tenant, owner, project_id, filename, source_key, rule_id, sta
                    version, event_seq, progress, body, face, created_ms, updated_ms)
 SELECT tenant, owner, project_id, filename, source_key, rule_id, status, stage, attempt, attempt_id,
        version, event_seq, progress, body, face, created_ms, updated_ms
-FROM tasks CROSS JOIN ({numbers}) AS numbers
+FROM tasks CROSS JOIN ({numbers}) AS numbers WHERE tasks.id = 1
 """
 NUMBERS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :n) SELECT i FROM n",
@@ -43,8 +43,15 @@ NUMBERS = {
 }
 
 
+AT_ONCE = 50_000
+"""Rows in one statement: the database may take seconds for it, but not for ever."""
+
+
 def fill(dialect: str, n: int) -> Op[None]:
-    yield Query(Statement(TEMPLATE.replace("{numbers}", NUMBERS[dialect])), {"n": n - 1})
+    yield Query(Statement(TEMPLATE.replace("{numbers}", NUMBERS[dialect])), {"n": n})
+
+
+def count(n: int) -> Op[None]:
     yield Query(Statement("UPDATE task_counts SET n = :n"), {"n": n})
 
 
@@ -57,7 +64,9 @@ async def filled(database: Database, n: int) -> SqlLedger:
 
     ledger = SqlLedger(database)
     await complete(ledger, await opened(ledger))
-    await database.write(fill(database.dialect, n))
+    for start in range(1, n, AT_ONCE):
+        await database.write(fill(database.dialect, min(AT_ONCE, n - start)))
+    await database.write(count(n))
     await database.write(analyze())
     return ledger
 
