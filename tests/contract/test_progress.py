@@ -239,7 +239,7 @@ async def test_a_door_that_remembers_a_job_still_knows_who_holds_it(ledger: SqlL
 async def call(door: CallbackDoor, job_id: UUID, token: str) -> tuple[int, dict[str, Any]]:
     body = json.dumps({"phase": "ocr", "progress": 5}).encode()
     headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-length", str(len(body)).encode())]
-    scope = {"type": "http", "path": "/", "headers": headers, "path_params": {"job_id": str(job_id)}, "state": {}}
+    scope = {"type": "http", "path": "/", "headers": headers, "state": {}}
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -248,7 +248,7 @@ async def call(door: CallbackDoor, job_id: UUID, token: str) -> tuple[int, dict[
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await door(scope, receive, send)
+    await door.take(str(job_id), scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 

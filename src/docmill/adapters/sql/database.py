@@ -20,6 +20,10 @@ class Database(Protocol):
         """Run *op* on a snapshot, beside the writers."""
         ...
 
+    async def glance(self, op: Op[T]) -> T:
+        """The same for an operation of one statement, which is its own snapshot."""
+        ...
+
     async def script(self, text: str) -> None:
         """Run several statements without parameters (migrations)."""
         ...

@@ -206,38 +206,38 @@ class SqlLedger:
         return await self._database.write(_beat(attempt_ids, worker, lease_ms))
 
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None:
-        return await self._database.read(_get(task_id, who))
+        return await self._database.glance(_get(task_id, who))
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
         return await self._database.read(_find(attempt_id))
 
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
-        return await self._database.read(_batch(task_ids, who))
+        return await self._database.glance(_batch(task_ids, who))
 
     async def page(self, where: Filter) -> Listing:
-        return await self._database.read(_list(where))
+        return await self._database.glance(_list(where))
 
     async def faces(self, where: Filter) -> Faces:
-        return await self._database.read(_faces(where))
+        return await self._database.glance(_faces(where))
 
     async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]:
-        return await self._database.read(_events(task_id, after, limit))
+        return await self._database.glance(_events(task_id, after, limit))
 
     async def attempts(self, task_id: int) -> list[Attempt]:
-        return await self._database.read(_attempts(ATTEMPTS_OF, task_id=task_id))
+        return await self._database.glance(_attempts(ATTEMPTS_OF, task_id=task_id))
 
     async def due(self, *, limit: int) -> list[UUID]:
-        return await self._database.read(_ids(limit))
+        return await self._database.glance(_ids(limit))
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
-        rows = await self._database.read(_rows(LAPSED, limit=limit))
+        rows = await self._database.glance(_rows(LAPSED, limit=limit))
         return [(attempt_of(row), row[-1]) for row in rows]
 
     async def held(self, *, limit: int) -> list[Attempt]:
-        return await self._database.read(_attempts(HELD, limit=limit))
+        return await self._database.glance(_attempts(HELD, limit=limit))
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
-        rows = await self._database.read(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint))
+        rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint))
         return (rows[0][0], rows[0][1]) if rows else None
 
     async def keep_parse(self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str) -> None:
@@ -257,7 +257,7 @@ class SqlLedger:
         await self._database.write(_rows(DELIVER, attempt_id=str(attempt.id), task_id=attempt.task_id, **params))
 
     async def deliveries(self, attempt_id: UUID, *, limit: int) -> list[Delivery]:
-        rows = await self._database.read(_rows(DELIVERIES, attempt_id=str(attempt_id), limit=limit))
+        rows = await self._database.glance(_rows(DELIVERIES, attempt_id=str(attempt_id), limit=limit))
         return [Delivery(*row) for row in rows]
 
     async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
@@ -266,10 +266,10 @@ class SqlLedger:
         )
 
     async def ping(self) -> None:
-        await self._database.read(_rows(PING))
+        await self._database.glance(_rows(PING))
 
     async def counts(self) -> dict[str, int]:
-        return {row[0]: int(row[1]) for row in await self._database.read(_rows(COUNTS))}
+        return {row[0]: int(row[1]) for row in await self._database.glance(_rows(COUNTS))}
 
 
 class _OnceTaken(Exception):

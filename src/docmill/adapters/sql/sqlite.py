@@ -57,6 +57,9 @@ class SqliteDatabase:
             raise Unavailable("shutting_down")
         return await asyncio.wrap_future(self._readers.submit(self._read, op))
 
+    async def glance(self, op: Op[T]) -> T:
+        return await self.read(op)
+
     async def script(self, text: str) -> None:
         def run() -> Op[None]:
             for part in text.split(";\n"):
