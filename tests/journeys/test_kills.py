@@ -1,6 +1,5 @@
 """The serving process is killed again and again, and nothing is lost, doubled, stuck or unreadable."""
 
-import os
 import random
 import threading
 import time
@@ -16,8 +15,8 @@ import pytest
 
 from support.serving import Etl, Service
 
-KILLS = int(os.environ.get("K", "50"))
-TASKS = int(os.environ.get("T", "300"))
+KILLS = 50
+TASKS = 300
 SEED = 20_261_115
 RESTART_TO_CLAIM_S = 2.0
 STAGES = ["parse", "postprocess", "publish"]

@@ -83,7 +83,7 @@ class SignOfLife:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What should be written. `task` is None when nothing is to change."""
+    """What should be written: the task as it shall be, and what goes with it. Nothing, unless it was applied."""
 
     verdict: Verdict
     task: Task

@@ -1,6 +1,7 @@
 """How external workers speak: what is on the wire, and the reports it stands for. One module for each dialect."""
 
-from docmill.dialects.base import Claim, Dialect, Expected, Signature, digest, new_token
+from docmill.core.tokens import digest, new_token
+from docmill.dialects.base import Claim, Dialect, Expected, Signature
 from docmill.dialects.body import Body
 from docmill.dialects.dispatcher import Dispatcher
 from docmill.dialects.secretary import Secretary

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import pybase64
 from docmill.core.errors import DocmillError, Forbidden, Unauthorized
 from docmill.core.reports import Cancelled, Failed, Progress
 from docmill.core.reports import Final as FinalReport
+from docmill.core.tokens import digest, new_token
 from docmill.dialects.spill import Spill
 
 Signing = Literal["off", "legacy", "standard", "both"]
@@ -112,15 +112,6 @@ class Dialect(Protocol):
     def refusal(self, error: DocmillError) -> dict[str, Any] | None:
         """The body for an error, if the dialect has a form of its own for it."""
         ...
-
-
-def new_token() -> str:
-    return f"cb_{secrets.token_urlsafe(32)}"
-
-
-def digest(token: str) -> str:
-    """How a token is stored."""
-    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_token(given: str | None, expected: Expected) -> bool:

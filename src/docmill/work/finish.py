@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from posixpath import basename
+from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -56,15 +58,14 @@ async def _fetched(ports: Ports, task: Task, attempt: Attempt, final: Final, fol
             raise BadRequest("callback_payload_invalid", why="images_archive_url is not fetched by this service")
         path = folder / "archive.zip"
         await ports.fetcher.fetch(final.archive_url, path, limit_bytes=MAX_RESULT_BYTES, seconds=FETCH_S)
-        final = _with(final, archive=path)
+        final = replace(final, archive=path)
     if final.text is None and final.archive is None:
-        final = _with(final, **await _result_object(ports, task, attempt, final.result_key, folder))
+        found = await _result_object(ports, task, attempt, final.result_key, folder)
+        final = replace(final, **found)
     return final
 
 
-async def _result_object(
-    ports: Ports, task: Task, attempt: Attempt, given: str | None, folder: Path
-) -> dict[str, object]:
+async def _result_object(ports: Ports, task: Task, attempt: Attempt, given: str | None, folder: Path) -> dict[str, Any]:
     key = own_result_key(attempt, given or result_key(attempt.id))
     path = folder / "result"
     try:
@@ -84,7 +85,7 @@ def own_result_key(attempt: Attempt, key: str) -> str:
     return key
 
 
-def _read_result(path: Path, folder: Path) -> dict[str, object]:
+def _read_result(path: Path, folder: Path) -> dict[str, Any]:
     """Markdown, JSON of the secretary's `data` shape, or a ZIP with a Markdown file and images: told by its bytes."""
     with path.open("rb") as source:
         head = source.read(4)
@@ -104,13 +105,13 @@ def _read_result(path: Path, folder: Path) -> dict[str, object]:
     return {"text": path}
 
 
-def _read_json(raw: bytes, folder: Path) -> dict[str, object]:
+def _read_json(raw: bytes, folder: Path) -> dict[str, Any]:
     from pybase64 import b64decode
 
     try:
         value = msgspec.json.decode(raw)
         data = value.get("data", value)
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         if isinstance(data.get("extracted_text"), str):
             found["text"] = folder / "result.md"
             (folder / "result.md").write_text(data["extracted_text"], encoding="utf-8")
@@ -165,9 +166,3 @@ def relinked(markdown: str, names: Mapping[str, str]) -> str:
         return f"{match[1]}{quote(f'assets/{safe}')}{match[3]}" if safe else match[0]
 
     return _LINK.sub(mend, markdown)
-
-
-def _with(final: Final, **changes: object) -> Final:
-    from dataclasses import replace
-
-    return replace(final, **changes)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from docmill.core.access import Principal
 from docmill.core.errors import Conflict, NotFound
 from docmill.core.machine import Change, Handover, Verdict
 from docmill.core.task import Attempt, LoggedEvent, Stage, State, Status, Task
+from docmill.core.tokens import digest, new_token
 from docmill.ports import Delivery, Ports
 from docmill.work import query
 from docmill.work.receive import ring
-from docmill.work.stages.dispatch import digest, new_token
 
 MAX_LOGS = 1000
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
-from secrets import token_urlsafe
 from uuid import UUID
 
 import msgspec
@@ -14,6 +12,7 @@ from docmill.core.errors import StageFailed
 from docmill.core.machine import Change, Handover, Verdict
 from docmill.core.reports import Progress
 from docmill.core.task import Attempt, Status, Task
+from docmill.core.tokens import digest, new_token
 from docmill.ports import Deferred, Dispatch, ExternalWorker, Links, Ports, Stored
 from docmill.work.objects import objects
 from docmill.work.receive import receive, ring
@@ -96,15 +95,6 @@ def _links(ports: Ports) -> Links:
     if ports.links is None:
         raise StageFailed("worker_refused", worker="dispatcher", why="this service has no links to give")
     return ports.links
-
-
-def new_token() -> str:
-    return f"cb_{token_urlsafe(32)}"
-
-
-def digest(token: str) -> str:
-    """How a token is stored."""
-    return sha256(token.encode()).hexdigest()
 
 
 def callback_url(ports: Ports, dialect: str, job_id: UUID) -> str:
