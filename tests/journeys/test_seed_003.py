@@ -330,7 +330,7 @@ def test_a_long_poll_returns_with_the_change(etl: Etl) -> None:
 def test_progress_never_falls_and_fits_its_status(etl: Etl) -> None:
     """Watched as fast as answers come; the text is long, so that the short stages are seen, too."""
     seen: dict[str, list[int]] = {name: [] for name in RANGES}
-    for name, data in (("many.pdf", hostile.pages(60)), ("long.txt", b"word " * (2 * hostile.MiB))):
+    for name, data in (("many.pdf", hostile.pages(500)), ("long.txt", b"word " * (2 * hostile.MiB))):
         task_id = etl.submit(name, data, no_cache=True, twin=True)
         last = -1
         while True:
