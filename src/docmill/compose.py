@@ -51,6 +51,7 @@ from docmill.worker import Worker
 
 if TYPE_CHECKING:
     from docmill.adapters.libraries.tokens import MsalTokens
+    from docmill.adapters.providers.client import ProviderClient
     from docmill.http.auth import Authenticator
     from docmill.http.callbacks import CallbackOptions
 
@@ -88,6 +89,21 @@ def external_workers(settings: Settings) -> dict[str, ExternalWorker]:
         name: kinds[one.dialect](name, one.url, one.api_key.get_secret_value() if one.api_key else None, one.timeout)
         for name, one in settings.workers.items()
     }
+
+
+def provider_client(settings: Settings, name: str) -> ProviderClient:
+    """How one provider is called: as often, as long and as patiently as its settings say."""
+    from docmill.adapters.providers.client import Patience, ProviderClient
+
+    chosen = settings.providers[name]
+    key = chosen.api_key.get_secret_value() if chosen.api_key else ""
+    return ProviderClient(
+        name,
+        chosen.url,
+        {"Authorization": f"Bearer {key}"} if key else {},
+        concurrency=chosen.concurrency,
+        patience=Patience(tries=chosen.tries, request_s=chosen.timeout),
+    )
 
 
 def libraries(settings: Settings, store: Store) -> Library:

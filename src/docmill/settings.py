@@ -11,6 +11,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from docmill.core.errors import Invalid
 
+BUILT_IN = frozenset({"local", "auto"})
+PROVIDER_KINDS = ("mineru", "docling")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -28,6 +30,28 @@ class WorkerSettings(BaseModel):
     url: str = Field(pattern="^https?://")
     api_key: SecretStr | None = None
     timeout: float = Field(600.0, gt=0, le=7 * 24 * 3600)
+
+
+class ProviderSettings(BaseModel):
+    """Where a provider is, and how much may be asked of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["mineru", "docling"] | None = None
+    """What it speaks; default: its name."""
+    url: str = Field(pattern="^https?://")
+    api_key: SecretStr | None = None
+    timeout: float = Field(300.0, gt=0, le=24 * 3600)
+    """Seconds of one request."""
+    concurrency: int = Field(4, ge=1, le=256)
+    """Requests at once."""
+    tries: int = Field(4, ge=1, le=20)
+    max_pages: int | None = Field(None, ge=1)
+    """Pages that it takes in one go; longer documents are cut. Default: what the provider is known to take."""
+    home: bool = False
+    """It stands in the house: documents that must not leave may go there."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What goes along with every request, in the provider's own words: tier, ocr_mode, model_version."""
 
 
 class OneDriveSettings(BaseModel):
@@ -74,6 +98,10 @@ class Settings(BaseSettings):
     workers: dict[str, WorkerSettings] = Field(
         default_factory=dict, description="External workers by name: dialect, url, api_key, timeout. JSON or a table."
     )
+    providers: dict[str, ProviderSettings] = Field(
+        default_factory=dict,
+        description="Engines over the network by name (mineru, docling): url, api_key, timeout. JSON or a table.",
+    )
     trusted_proxies: tuple[str, ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For is believed."
     )
@@ -117,11 +145,21 @@ class Settings(BaseSettings):
     def _possible(self) -> Settings:
         if self.heartbeat * 2 > self.lease:
             raise ValueError("heartbeat must be at most half of lease, or living workers count as dead")
-        if self.workers and "local" in self.workers:
-            raise ValueError("a worker cannot be named 'local': that is the built-in engine")
+        self._check_names()
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must start with postgresql:// (leave it out for the embedded SQLite)")
         return self
+
+    def _check_names(self) -> None:
+        """Workers, providers and the built-in engines share one space of names: `engine` of a task picks by it."""
+        for kind, names in (("worker", self.workers), ("provider", self.providers)):
+            for taken in BUILT_IN & set(names):
+                raise ValueError(f"a {kind} cannot be named '{taken}': that is a built-in engine")
+        for twice in set(self.workers) & set(self.providers):
+            raise ValueError(f"'{twice}' names both a worker and a provider")
+        for name, one in self.providers.items():
+            if one.kind is None and name not in PROVIDER_KINDS:
+                raise ValueError(f"the provider '{name}' needs a kind: {', '.join(PROVIDER_KINDS)}")
 
     @property
     def library_root(self) -> Path:

@@ -54,3 +54,25 @@ def test_an_impossible_setting_is_refused_with_its_name(flags: dict[str, object]
 
 def test_secrets_do_not_show() -> None:
     assert "hunter2" not in repr(settings.load(jwt_secret="hunter2"))
+
+
+@pytest.mark.parametrize(
+    ("providers", "word"),
+    [
+        ({"local": {"url": "http://x"}}, "built-in"),
+        ({"cloud": {"url": "http://x"}}, "needs a kind"),
+        ({"mineru": {"url": "ftp://x"}}, "url"),
+        ({"mineru": {"url": "http://x", "colour": "red"}}, "colour"),
+    ],
+)
+def test_an_impossible_provider_is_refused(providers: dict[str, object], word: str) -> None:
+    with pytest.raises(Invalid, match=word):
+        settings.load(providers=providers)
+
+
+def test_a_provider_comes_from_the_environment_or_a_table(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (elsewhere / "docmill.toml").write_text('[providers.mineru]\nurl = "http://a"\napi_key = "hunter2"\n')
+    assert "http://a" == settings.load().providers["mineru"].url
+    assert "hunter2" not in repr(settings.load())
+    monkeypatch.setenv("DOCMILL_PROVIDERS", '{"docling": {"url": "http://b", "concurrency": 2}}')
+    assert 2 == settings.load().providers["docling"].concurrency

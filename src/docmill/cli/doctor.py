@@ -89,6 +89,8 @@ async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
         yield one
     yield models()
     yield fonts()
+    for name in chosen.providers:
+        yield await provider(chosen, name)
     yield await service(url)
 
 
@@ -187,6 +189,20 @@ def fonts() -> Finding:
         step = "Install some, for example the packages fonts-dejavu and fonts-noto-cjk."
         return Finding("fonts", "warn", "none installed: pages whose fonts are not embedded look poor as images", step)
     return Finding("fonts", "ok", "installed")
+
+
+async def provider(chosen: Settings, name: str) -> Finding:
+    """Is it there? Who it is shows in the answer; where it is stays in the settings."""
+    from docmill import compose
+
+    client = compose.provider_client(chosen, name)
+    try:
+        answer = await client.ask("GET", "/health", tries=1, seconds=10)
+    except DocmillError as error:
+        return Finding("provider", "fail", f"{name}: {error.code}: {error.message}", f"docmill explain {error.code}")
+    finally:
+        await client.close()
+    return Finding("provider", "ok", f"{name}: answers (/health says {answer.status})")
 
 
 async def service(url: str) -> Finding:

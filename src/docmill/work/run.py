@@ -22,7 +22,9 @@ from docmill.work.stages.step import AtStage, Step
 log = structlog.get_logger(__name__)
 
 PROGRESS_EVERY_S = 0.5
-ABSENCES = frozenset({"worker_unreachable", "twin_unavailable", "fetch_failed"})
+ABSENCES = frozenset(
+    {"worker_unreachable", "twin_unavailable", "fetch_failed", "provider_unreachable", "provider_busy"}
+)
 
 STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] = {
     Stage.PARSE: parse.run,
