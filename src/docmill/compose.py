@@ -144,7 +144,8 @@ def link_secret(settings: Settings) -> bytes:
 
 
 def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
-    engines: dict[str, Engine] = {"local": local_engine(settings)}
+    local = local_engine(settings)
+    engines: dict[str, Engine] = {"local": local}
     store = LocalStore(settings.data / "objects")
     return Ports(
         ledger=SqlLedger(database),
@@ -156,6 +157,7 @@ def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
         documents=SqlDocuments(database),
         keys=SqlKeys(database),
         engines=engines,
+        renderer=local,
         library=libraries(settings, store),
         scratch=(settings.data / "scratch").resolve(),
         workers=external_workers(settings),

@@ -108,6 +108,14 @@ class Engine(Protocol):
         ...
 
 
+class Renderer(Protocol):
+    """Shows the pages of a document as they look."""
+
+    async def draw(self, source: Path, page: int, *, width: int) -> bytes:
+        """Page *page*, counted from 0, as PNG of this width. NotFound: `page_not_found`, `page_images_unavailable`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NewTask:
     """What `Ledger.open` needs. A *fault* makes the task failed from the start, visible and retryable."""
@@ -574,6 +582,7 @@ class Ports:
     documents: Repository
     keys: KeyRing
     engines: dict[str, Engine]
+    renderer: Renderer
     library: Library
     scratch: Path
     workers: dict[str, ExternalWorker] = field(default_factory=dict)

@@ -112,6 +112,18 @@ def get_document(document_id: UUID, version: str | None, markdown: bool, out: Pa
     _fetch(url, f"{ASSETS}/{texts[0]}/blob", out, is_text=True)
 
 
+@docs.command("page", epilog=EXITS)
+@id_argument("document_id")
+@click.argument("page", type=click.IntRange(min=1), metavar="N")
+@version_option
+@click.option("--width", type=click.IntRange(16, 2400), default=1200, show_default=True, help="In pixels.")
+@out_option
+@url_option
+def get_page(document_id: UUID, page: int, version: str | None, width: int, out: Path | None, url: str) -> None:
+    """Fetch page N, counted from 1, as a PNG image: of PDF files and images."""
+    _fetch(url, f"{DOCUMENTS}/{document_id}/pages/{page}.png", out, version=version, width=width)
+
+
 @docs.command("delete", epilog=EXITS)
 @id_argument("document_id")
 @click.option("--version", help="Only this version; default: all.")

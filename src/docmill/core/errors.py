@@ -83,6 +83,8 @@ SENTENCES: dict[str, str] = {
     "asset_not_found": "There is no such asset.",
     "asset_conflict": "The asset id belongs to another document.",
     "blob_not_found": "The stored bytes are not there.",
+    "page_not_found": "The document has no page {page}.",
+    "page_images_unavailable": "Documents of this type ({media_type}) have no page images.",
     "contract_violated": "The value breaks its contract in {count} place(s).",
     "contract_kind_unknown": "There is no contract '{kind}'. Contracts: {known}.",
     # documents that cannot be processed

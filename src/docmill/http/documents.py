@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -22,7 +22,7 @@ from docmill.http.caller import Caller
 from docmill.http.errors import problems
 from docmill.http.wire import encode
 from docmill.ports import Ports
-from docmill.work import documents
+from docmill.work import documents, pages
 from docmill.work.intake import clean_name
 
 MAX_RANGE_DIGITS: Final = 19
@@ -44,6 +44,8 @@ Version = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=100)]
+PageNumber = Annotated[int, Path(ge=1, le=1_000_000, description="Counted from 1")]
+Width = Annotated[int, Query(ge=16, le=2400, description="Of the picture, in pixels")]
 Cursor = Annotated[str | None, Query(max_length=500, description="next_cursor of the page before")]
 BYTES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The bytes, as an attachment", "content": {"application/octet-stream": {}}},
@@ -96,6 +98,20 @@ async def get_document_blob(
 ) -> Response:
     document = await documents.get_document(ports, who, document_id, version)
     return await _download(ports, who, document, request.headers.get("range"))
+
+
+@router.get(
+    "/documents/{document_id}/pages/{page}.png",
+    summary="A page as it looks: PDF files and images",
+    response_class=Response,
+    responses={200: {"description": "The page", "content": {"image/png": {}}}},
+)
+async def get_page_image(
+    document_id: UUID, page: PageNumber, who: Caller, ports: Bound, width: Width = 1200, version: Version = None
+) -> Response:
+    image = await pages.page_image(ports, who, document_id, page, width=width, version=version)
+    headers = {"ETag": f'"{image.etag}"', "Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff"}
+    return Response(image.png, 200, headers, "image/png")
 
 
 @router.get("/documents/{document_id}/assets", summary="The assets of the latest version, in order")

@@ -13,6 +13,7 @@ from docmill.http import contracts, documents, rules, tables
 from docmill.http.auth import AuthOptions
 from docmill.http.documents import attachment, read_range
 from docmill.work import keys
+from support import hostile
 
 DOCUMENTS, ASSETS, CONTRACTS = "/api/v1/documents", "/api/v1/assets", "/api/v1/contracts"
 DATA = b"<script>alert(1)</script>"
@@ -277,3 +278,58 @@ def test_openapi_knows_every_door() -> None:
     assert {"get", "post"} == set(paths["/api/v1/etl/rules"])
     assert "requestBody" in paths["/api/v1/documents"]["post"]
     assert "/api/v1/assets/{asset_id}/blob" in paths
+
+
+async def test_pages_are_shown_to_their_tenant_and_drawn_once(desk: Any) -> None:
+    document = a_document(data=hostile.pages(2), assets=0)
+    document_id = document["ref"]["document_id"]
+    assert 201 == (await desk.http.post(DOCUMENTS, json=document)).status_code
+
+    page = await desk.http.get(f"{DOCUMENTS}/{document_id}/pages/2.png", params={"width": 200})
+
+    assert (200, "image/png") == (page.status_code, page.headers["content-type"]), page.text
+    assert b"\x89PNG" == page.content[:4]
+    kept = [key async for key, _, _ in desk.ports.store.list("") if "/pages/" in key]
+    assert 1 == len(kept)
+    await desk.ports.store.delete(kept[0])
+    await desk.ports.store.put_bytes(kept[0], b"kept")
+    again = await desk.http.get(f"{DOCUMENTS}/{document_id}/pages/2.png", params={"width": 200})
+    assert (b"kept", page.headers["etag"]) == (again.content, again.headers["etag"])
+    odd = await desk.http.get(f"{DOCUMENTS}/{document_id}/pages/1.png", params={"width": 123})
+    assert 200 == odd.status_code
+    assert 1 == len([key async for key, _, _ in desk.ports.store.list("") if "/pages/" in key]), "odd widths are not"
+    await desk.http.delete(f"{DOCUMENTS}/{document_id}", params={"hard": True})
+    assert [] == [key async for key, _, _ in desk.ports.store.list("") if "/pages/" in key]
+
+
+@pytest.mark.parametrize(
+    ("page", "width", "status", "code"),
+    [
+        ("3", 200, 404, "page_not_found"),
+        ("0", 200, 422, "request_invalid"),
+        ("x", 200, 422, "request_invalid"),
+        ("1", 15, 422, "request_invalid"),
+        ("1", 2401, 422, "request_invalid"),
+    ],
+)
+async def test_pages_that_are_not_there(desk: Any, page: str, width: int, status: int, code: str) -> None:
+    document = a_document(data=hostile.pages(2), assets=0)
+    await desk.http.post(DOCUMENTS, json=document)
+    url = f"{DOCUMENTS}/{document['ref']['document_id']}/pages/{page}.png"
+
+    answer = await desk.http.get(url, params={"width": width})
+
+    assert (status, code) == (answer.status_code, answer.json()["code"])
+
+
+async def test_text_has_no_page_images_and_another_tenant_no_document(open_desk: Any) -> None:
+    async with open_desk(AuthOptions(require=True)) as desk:
+        mine, other = [(await keys.create(desk.ports, "k", Principal("anna", who)))[1] for who in ("mine", "other")]
+        document = a_document(tenant="mine", assets=0)
+        url = f"{DOCUMENTS}/{document['ref']['document_id']}/pages/1.png"
+        await desk.http.post(DOCUMENTS, json=document, headers={"Authorization": f"Bearer {mine}"})
+
+        answers = [await desk.http.get(url, headers={"Authorization": f"Bearer {key}"}) for key in (mine, other)]
+
+    assert ["page_images_unavailable", "document_not_found"] == [answer.json()["code"] for answer in answers]
+    assert {404} == {answer.status_code for answer in answers}

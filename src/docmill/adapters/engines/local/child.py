@@ -12,10 +12,11 @@ import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from docmill.core.errors import DocumentError
+from docmill.core.errors import DocumentError, NotFound
 from docmill.core.parsed import Figure, Page
 
 from . import frames
@@ -50,9 +51,9 @@ class Line:
         """Did the parent say something that we have not read yet, or does it within *seconds*?"""
         return bool(select.select([self._in], [], [], seconds)[0])
 
-    def receive(self) -> frames.Parse | None:
+    def receive(self) -> frames.Order | None:
         header = self._read(frames.HEADER)
-        return frames.read_parse(self._read(frames.length(header))) if header else None
+        return frames.read_order(self._read(frames.length(header))) if header else None
 
     def send(self, message: msgspec.Struct) -> None:
         view = memoryview(frames.pack(message))
@@ -77,9 +78,9 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     preload(line)
-    while (job := line.receive()) is not None:
+    while (order := line.receive()) is not None:
         line.send(frames.Started())
-        line.send(serve(job, line, isolation))
+        line.send(draw(order) if isinstance(order, frames.Render) else serve(order, line, isolation))
         gc.collect()
 
 
@@ -121,18 +122,31 @@ def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frame
     return frames.Done(job.media_type, job.title, job.language, job.facts, resident_mb())
 
 
+def draw(order: frames.Render) -> frames.Drawn | frames.Failed:
+    limits = msgspec.convert(order.limits, Limits)
+    allow_cpu(limits.render_seconds)
+    png = b""
+    with failures(limits) as failed:
+        from .drawing import draw_page
+
+        png = draw_page(Path(order.source), order.page, order.width, limits)
+    return failed[0] if failed else frames.Drawn(png, resident_mb())
+
+
 @contextlib.contextmanager
 def failures(limits: Limits) -> Iterator[list[frames.Failed]]:
     """Turns whatever goes wrong into one message for the parent."""
     found: list[frames.Failed] = []
 
-    def fail(kind: str, code: str, **facts: object) -> None:
-        found.append(frames.Failed("document" if kind == "document" else "stage", code, facts, resident_mb()))
+    def fail(kind: Literal["document", "stage", "missing"], code: str, **facts: object) -> None:
+        found.append(frames.Failed(kind, code, facts, resident_mb()))
 
     try:
         yield found
     except DocumentError as error:
         fail("document", error.code, **error.facts)
+    except NotFound as error:
+        fail("missing", error.code, **error.facts)
     except MemoryError:
         fail("stage", "parse_memory", limit_mb=limits.memory_mb)
     except (OutputTooLarge, frames.BadFrame):

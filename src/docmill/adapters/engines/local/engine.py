@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 REVISION = 2
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
@@ -42,6 +44,7 @@ class LocalEngine:
         )
         self.limits = limits or Limits()
         self._slots = asyncio.Semaphore(slots)
+        self._drawing = asyncio.Semaphore(1)
         self._most = slots + spares
         self._module = child_module
         self._idle: list[Child] = []
@@ -53,18 +56,26 @@ class LocalEngine:
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
         async with self._slots:
-            for _ in range(SPAWN_TRIES):
-                child = await self._take()
-                try:
-                    return await child.run(work, report)
-                except ChildLost as lost:
-                    log.error("parser_lost", stderr=str(lost)[-1000:])
-                except StageFailed:
-                    if self._closed:  # it did not crash: we ended it
-                        raise Unavailable("shutting_down") from None
-                    raise
-                finally:
-                    self._give_back(child)
+            return await self._with_child(lambda child: child.run(work, report))
+
+    async def draw(self, source: Path, page: int, *, width: int) -> bytes:
+        """Has a place of its own: who looks at a page does not wait for documents."""
+        async with self._drawing:
+            return await self._with_child(lambda child: child.draw(str(source.absolute()), page, width))
+
+    async def _with_child(self, order: Callable[[Child], Awaitable[T]]) -> T:
+        for _ in range(SPAWN_TRIES):
+            child = await self._take()
+            try:
+                return await order(child)
+            except ChildLost as lost:
+                log.error("parser_lost", stderr=str(lost)[-1000:])
+            except StageFailed:
+                if self._closed:  # it did not crash: we ended it
+                    raise Unavailable("shutting_down") from None
+                raise
+            finally:
+                self._give_back(child)
         raise StageFailed("stage_failed", why="no parser process would start")
 
     async def warm(self) -> None:

@@ -22,6 +22,15 @@ class Parse(msgspec.Struct, tag="parse", frozen=True):
     limits: dict[str, Any]
 
 
+class Render(msgspec.Struct, tag="render", frozen=True):
+    """Parent to child: draw one page, counted from 0."""
+
+    source: str
+    page: int
+    width: int
+    limits: dict[str, Any]
+
+
 class Started(msgspec.Struct, tag="started", frozen=True):
     """The child took the document. Whatever happens to it from now on is the document's doing."""
 
@@ -46,17 +55,25 @@ class Done(msgspec.Struct, tag="done", frozen=True):
     rss_mb: int
 
 
+class Drawn(msgspec.Struct, tag="drawn", frozen=True):
+    """The page as PNG."""
+
+    png: bytes
+    rss_mb: int
+
+
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    kind: Literal["document", "stage"]
+    kind: Literal["document", "stage", "missing"]
     code: str
     facts: dict[str, Any]
     rss_mb: int
 
 
-Answer = Started | Progress | Finished | Done | Failed
+Order = Parse | Render
+Answer = Started | Progress | Finished | Done | Drawn | Failed
 
 _answers = msgspec.json.Decoder(Answer)
-_parse = msgspec.json.Decoder(Parse)
+_orders = msgspec.json.Decoder(Order)
 
 
 class BadFrame(ValueError):
@@ -85,5 +102,6 @@ def read_answer(body: bytes) -> Answer:
     return answer
 
 
-def read_parse(body: bytes) -> Parse:
-    return _parse.decode(body)
+def read_order(body: bytes) -> Order:
+    order: Order = _orders.decode(body)
+    return order

@@ -17,6 +17,8 @@ NO_MEMORY = re.compile(
 class Limits:
     seconds: float = 600
     """Wall time of one document; processor time has the same limit."""
+    render_seconds: float = 30
+    """The same for one page as a picture: somebody sits there and waits."""
     memory_mb: int = 3072
     """Address space of a child."""
     output_mb: int = 512

@@ -13,13 +13,14 @@ import signal
 import stat
 import sys
 import tempfile
+from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import structlog
 
-from docmill.core.errors import SENTENCES, DocumentError, StageFailed
+from docmill.core.errors import SENTENCES, DocumentError, NotFound, StageFailed
 from docmill.core.parsed import Figure, Page, Parsed
 
 from . import frames
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 STDERR_KEPT = 8 * 1024
 SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
@@ -101,22 +104,38 @@ class Child:
         return self.documents >= self._limits.documents_per_child or self.rss_mb > self._limits.child_rss_mb
 
     async def run(self, work: Work, report: PageReport) -> Parsed:
-        """Parse one document. When this raises anything but a DocumentError or StageFailed of a living child,
+        """Parse one document."""
+        order = frames.Parse(
+            source=str(work.source.absolute()),
+            filename=work.filename,
+            folder=str(work.folder.absolute()),
+            options=work.options,
+            limits=asdict(self._limits),
+        )
+        return await self._supervised(order, self._collect(work.folder, report), self._limits.seconds)
+
+    async def draw(self, source: str, page: int, width: int) -> bytes:
+        """One page as PNG."""
+        order = frames.Render(source, page, width, asdict(self._limits))
+        return await self._supervised(order, self._picture(), self._limits.render_seconds)
+
+    async def _supervised(self, order: frames.Order, listening: Coroutine[None, None, T], seconds: float) -> T:
+        """Give the order and listen. When this raises anything but an error that a living child reported,
         the child has ended."""
         self.documents += 1
         self._stderr.clear()
         oom_kills = count_oom_kills()
         watching = asyncio.create_task(self._watch())
         try:
-            async with asyncio.timeout(self._limits.seconds):
-                return await self._converse(work, report, oom_kills)
+            async with asyncio.timeout(seconds):
+                return await self._converse(order, listening, oom_kills, seconds)
         except TimeoutError:
             await self.kill()
-            raise StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1)) from None
+            raise StageFailed("parse_timeout", seconds=round(seconds, 1)) from None
         except frames.BadFrame:
             await self.kill()
             raise StageFailed("parse_crashed", how="it broke the protocol") from None
-        except (DocumentError, StageFailed):
+        except (DocumentError, StageFailed, NotFound):
             raise
         except BaseException:
             await self.kill()
@@ -124,52 +143,61 @@ class Child:
         finally:
             watching.cancel()
 
-    async def _converse(self, work: Work, report: PageReport, oom_kills: int) -> Parsed:
+    async def _converse(
+        self, order: frames.Order, listening: Coroutine[None, None, T], oom_kills: int, seconds: float
+    ) -> T:
         started = False
-        pages: list[Page] = []
-        figures: list[Figure] = []
-        written = 0
         try:
-            await self._send(work)
-            while True:
-                answer = await self._receive()
-                match answer:
-                    case frames.Started():
-                        started = True
-                    case frames.Progress(done, total):
-                        report(done, total)
-                    case frames.Finished(page, of_page):
-                        written += len(page.markdown) + sum(check_figure(work.folder, figure) for figure in of_page)
-                        if written > self._limits.output_mb * 1024 * 1024:
-                            await self.kill()
-                            raise StageFailed("parse_output_too_large", limit_mb=self._limits.output_mb)
-                        pages.append(page)
-                        figures.extend(of_page)
-                    case frames.Done(media_type, title, language, facts, rss_mb):
-                        self.rss_mb = rss_mb
-                        pages.sort(key=lambda page: page.index)
-                        return Parsed("local", media_type, tuple(pages), tuple(figures), title, language, facts)
-                    case frames.Failed(kind, code, facts, rss_mb):
-                        self.rss_mb = rss_mb
-                        if kind == "stage":
-                            self.documents = self._limits.documents_per_child  # it may have been hurt: replace it
-                        raise rebuild(kind, code, facts)
+            self._stdin.write(frames.pack(order))
+            await self._stdin.drain()
+            answer = await self._receive()
+            started = isinstance(answer, frames.Started)
+            return await listening
         except (asyncio.IncompleteReadError, ConnectionError):
             if not started:
                 await self.kill()
                 raise ChildLost(self.stderr) from None
-            raise await self._post_mortem(oom_kills) from None
+            raise await self._post_mortem(oom_kills, seconds) from None
+        finally:
+            listening.close()
 
-    async def _send(self, work: Work) -> None:
-        job = frames.Parse(
-            source=str(work.source.absolute()),
-            filename=work.filename,
-            folder=str(work.folder.absolute()),
-            options=work.options,
-            limits=asdict(self._limits),
-        )
-        self._stdin.write(frames.pack(job))
-        await self._stdin.drain()
+    async def _collect(self, folder: Path, report: PageReport) -> Parsed:
+        pages: list[Page] = []
+        figures: list[Figure] = []
+        written = 0
+        while True:
+            match await self._receive():
+                case frames.Progress(done, total):
+                    report(done, total)
+                case frames.Finished(page, of_page):
+                    written += len(page.markdown) + sum(check_figure(folder, figure) for figure in of_page)
+                    if written > self._limits.output_mb * 1024 * 1024:
+                        await self.kill()
+                        raise StageFailed("parse_output_too_large", limit_mb=self._limits.output_mb)
+                    pages.append(page)
+                    figures.extend(of_page)
+                case frames.Done(media_type, title, language, facts, rss_mb):
+                    self.rss_mb = rss_mb
+                    pages.sort(key=lambda page: page.index)
+                    return Parsed("local", media_type, tuple(pages), tuple(figures), title, language, facts)
+                case other:
+                    self._end(other)
+
+    async def _picture(self) -> bytes:
+        answer = await self._receive()
+        if not isinstance(answer, frames.Drawn):
+            self._end(answer)
+        self.rss_mb = answer.rss_mb
+        return answer.png
+
+    def _end(self, answer: frames.Answer) -> NoReturn:
+        """What is none of the expected answers is the child's failure, or nonsense."""
+        if not isinstance(answer, frames.Failed):
+            raise frames.BadFrame(f"{type(answer).__name__} at the wrong time")
+        self.rss_mb = answer.rss_mb
+        if answer.kind == "stage":
+            self.documents = self._limits.documents_per_child  # it may have been hurt: replace it
+        raise rebuild(answer.kind, answer.code, answer.facts)
 
     async def _receive(self) -> frames.Answer:
         size = frames.length(await self._stdout.readexactly(frames.HEADER))
@@ -181,7 +209,7 @@ class Child:
             self._size_mb = size_mb(self.pid) or self._size_mb
             await asyncio.sleep(WATCH_S)
 
-    async def _post_mortem(self, oom_kills: int) -> StageFailed:
+    async def _post_mortem(self, oom_kills: int, seconds: float) -> StageFailed:
         """The child closed its mouth: find out how it died."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
@@ -189,7 +217,7 @@ class Child:
         code = self._process.returncode
         await self.kill()
         if code == -signal.SIGXCPU:
-            return StageFailed("parse_timeout", seconds=round(self._limits.seconds, 1))
+            return StageFailed("parse_timeout", seconds=round(seconds, 1))
         how = f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
         log.warning("parser_died", pid=self.pid, how=how, size_mb=self._size_mb, documents=self.documents)
         log.debug("parser_last_words", pid=self.pid, stderr=self.stderr)
@@ -275,9 +303,10 @@ def check_figure(folder: Path, figure: Figure) -> int:
     return found.st_size
 
 
-def rebuild(kind: str, code: str, facts: dict[str, object]) -> DocumentError | StageFailed:
+def rebuild(kind: str, code: str, facts: dict[str, object]) -> DocumentError | StageFailed | NotFound:
     """The child's error as ours."""
-    error = DocumentError if kind == "document" else StageFailed
+    kinds: dict[str, type[DocumentError | StageFailed | NotFound]] = {"document": DocumentError, "missing": NotFound}
+    error = kinds.get(kind, StageFailed)
     try:
         return error(code, **facts) if code in SENTENCES else StageFailed("stage_failed", why=code)
     except (KeyError, TypeError) as missing:
