@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check format test bench pins clean
+.PHONY: help setup demo serve check format test bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/objects.py
 	$(BIN)/python bench/finals.py
 	$(BIN)/python bench/callbacks.py
+
+bench-quality: $(VENV)/.dev ## Quality and speed beside peers, on ../shared/corpus
+	cd bench && ../$(BIN)/python -m quality --plot $(QUALITY)
+
+bench-peers: $(VENV)/.dev ## Install the peers of bench-quality, each into an environment of its own
+	cd bench && ../$(BIN)/python -m quality --install
 
 pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv

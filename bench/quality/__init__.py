@@ -1,0 +1,1 @@
+"""Quality and speed of docmill and its peers on documents whose truth is known."""

@@ -1,0 +1,60 @@
+"""The scores that the quality benchmark prints: each one can be told from the others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def scores(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import quality.scores
+
+    yield quality.scores
+    for name in [name for name in sys.modules if name.startswith("quality")]:
+        del sys.modules[name]
+
+
+CELLS = "<table><tr><td>Port</td><td>Ships</td></tr><tr><td>Kiel</td><td>35</td></tr></table>"
+TRUTH = f"# Harbour\n\nShips come and go.\n\n{CELLS}"
+SAME = "## **Harbour**\n\nShips come\nand go.\n\n| Port | Ships |\n| --- | --- |\n| Kiel | 35 |"
+
+
+def test_the_same_document_in_other_marks_is_perfect(scores):
+    found = scores.document(TRUTH, SAME)
+
+    assert found["teds"] == pytest.approx(1.0)
+    assert found["mhs"] == pytest.approx(1.0)
+    assert found["nid"] > 0.98
+
+
+def test_a_wrong_cell_costs_less_than_a_missing_table(scores):
+    wrong = scores.document(TRUTH, SAME.replace("35", "90"))
+    missing = scores.document(TRUTH, SAME.partition("|")[0])
+
+    assert 0.5 < wrong["teds"] < 1.0
+    assert 0.0 == missing["teds"]
+
+
+def test_a_heading_that_became_a_paragraph_costs(scores):
+    assert 0.0 == scores.mhs(TRUTH, SAME.replace("## ", ""))
+    assert scores.mhs("no heading here", SAME) is None
+
+
+def test_relations_of_cells_know_neighbours(scores):
+    tables = scores.markup.tables
+
+    assert scores.adjacency(tables(TRUTH), tables(SAME)) == pytest.approx(1.0)
+    assert scores.adjacency(tables(TRUTH), tables("| Port Ships |\n|---|\n| Kiel 35 |")) < 0.1
+
+
+def test_columns_read_across_cost_only_where_order_counts(scores):
+    ordered, loose = scores.cer("one two three four", "three four one two")
+
+    assert ordered > 0.4
+    assert 0.0 == loose
