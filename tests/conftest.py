@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from support.services import ObjectServer, Postgres, PostgresAddress, Redis, RedisAddress, Running, S3Address
+from support.services import (
+    MinerUServer,
+    ObjectServer,
+    Postgres,
+    PostgresAddress,
+    Redis,
+    RedisAddress,
+    Running,
+    S3Address,
+)
 from support.services.chromium import ensure_chromium
 
 RUNNING = pytest.StashKey[Running]()
@@ -78,3 +87,10 @@ def s3_prefix(s3: S3Address) -> Iterator[str]:
 def chromium() -> Path:
     """The path of Chromium's executable."""
     return ensure_chromium()
+
+
+@pytest.fixture(scope="session")
+def mineru_server() -> Iterator[MinerUServer]:
+    """A MinerU server in its flash tier. Who kills it starts it again."""
+    with MinerUServer() as server:
+        yield server

@@ -43,7 +43,7 @@ from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core.errors import Conflict, Forbidden, Invalid
-from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, Store
+from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, ProviderEngine, Store
 from docmill.settings import Settings
 from docmill.work import sweep
 from docmill.work.heart import Heart
@@ -106,6 +106,14 @@ def provider_client(settings: Settings, name: str) -> ProviderClient:
     )
 
 
+def provider_engine(settings: Settings, name: str) -> ProviderEngine:
+    from docmill.adapters.engines.mineru.engine import MinerUEngine
+
+    chosen = settings.providers[name]
+    client = provider_client(settings, name)
+    return MinerUEngine(client, options=chosen.options, max_pages=chosen.max_pages)
+
+
 def libraries(settings: Settings, store: Store) -> Library:
     shelves: dict[str, Library] = {"": DiskLibrary((settings.library_root,)), "objects": ObjectLibrary(store)}
     if settings.onedrive:
@@ -146,6 +154,7 @@ def link_secret(settings: Settings) -> bytes:
 def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
     local = local_engine(settings)
     engines: dict[str, Engine] = {"local": local}
+    engines |= {name: provider_engine(settings, name) for name in settings.providers}
     store = LocalStore(settings.data / "objects")
     return Ports(
         ledger=SqlLedger(database),

@@ -116,6 +116,21 @@ class Renderer(Protocol):
         ...
 
 
+class ProviderEngine(Engine, Protocol):
+    """An engine over the network: it can say who it is, and how much it takes."""
+
+    media_types: frozenset[str]
+    """What it can read."""
+
+    async def describe(self) -> str:
+        """Ask it who it is. Raises like `start`."""
+        ...
+
+    async def page_limit(self) -> int:
+        """Pages that it takes in one go."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NewTask:
     """What `Ledger.open` needs. A *fault* makes the task failed from the start, visible and retryable."""
@@ -242,9 +257,7 @@ class Ledger(Protocol):
         """The same page, each task as the JSON text that clients get."""
         ...
 
-    async def events(
-        self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
-    ) -> list[LoggedEvent]: ...
+    async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]: ...
 
     async def attempts(self, task_id: int) -> list[Attempt]: ...
 

@@ -192,17 +192,19 @@ def fonts() -> Finding:
 
 
 async def provider(chosen: Settings, name: str) -> Finding:
-    """Is it there? Who it is shows in the answer; where it is stays in the settings."""
+    """Is it there, and who is it? Where it is stays in the settings."""
     from docmill import compose
 
-    client = compose.provider_client(chosen, name)
+    engine = compose.provider_engine(chosen, name)
     try:
-        answer = await client.ask("GET", "/health", tries=1, seconds=10)
-    except DocmillError as error:
-        return Finding("provider", "fail", f"{name}: {error.code}: {error.message}", f"docmill explain {error.code}")
+        async with asyncio.timeout(30):
+            label, pages = await engine.describe(), await engine.page_limit()
+    except (DocmillError, TimeoutError) as error:
+        code = error.code if isinstance(error, DocmillError) else "provider_unreachable"
+        return Finding("provider", "fail", f"{name}: {code}: {error}", f"docmill explain {code}")
     finally:
-        await client.close()
-    return Finding("provider", "ok", f"{name}: answers (/health says {answer.status})")
+        await engine.close()
+    return Finding("provider", "ok", f"{name}: {label}, up to {pages} pages at once")
 
 
 async def service(url: str) -> Finding:

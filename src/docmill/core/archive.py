@@ -3,6 +3,7 @@
     inspect         every entry inflated once to nothing: counts, actual sizes, checksums, overlaps
     unpack_images   the images among them, under names of ours
     text_entry      the one Markdown file of a result
+    unpack_result   the texts whose names end as told, and the images: what a provider gives
 
 The reader is our own, because the standard library's (before 3.11.8) accepts entries that share bytes, and because it
 makes an object of every entry before anybody can count them. Headers are never believed: what counts is what comes out.
@@ -16,7 +17,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -115,14 +116,34 @@ def text_entry(file: Source, limits: Limits = DEFAULT) -> TextEntry | None:
         found = [entry for entry in inspection.entries() if entry.kind == "file" and _is_markdown(entry.name)]
         if not found:
             return None
-        chosen = min(found, key=_preference)
-        if chosen.size > limits.text_bytes:
-            raise _bomb(f"its Markdown has {chosen.size} bytes, more than {limits.text_bytes}")
-        data = b"".join(inspection.inflate(chosen))
-        try:
-            return TextEntry(chosen.name, data.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise _invalid(f"'{_shown(chosen.name)}' is not UTF-8") from error
+        return _text(inspection, min(found, key=_preference), limits)
+
+
+def unpack_result(
+    file: Source, folder: Path, endings: Sequence[str], limits: Limits = DEFAULT
+) -> tuple[dict[str, TextEntry], tuple[Unpacked, ...]]:
+    """The least deep text for each ending, and the images, which go into the folder. Judged as a whole before."""
+    with _opened(file) as stream:
+        inspection = _Inspection(stream, limits)
+        entries = tuple(inspection.entries())
+        texts = {}
+        for ending in endings:
+            found = [entry for entry in entries if entry.kind == "file" and entry.name.lower().endswith(ending)]
+            if found:
+                chosen = min(found, key=lambda entry: (entry.name.count("/"), entry.index))
+                texts[ending] = _text(inspection, chosen, limits)
+        images = [entry for entry in entries if entry.media_type in EXTENSIONS]
+        return texts, tuple(_unpack(inspection, entry, folder) for entry in images)
+
+
+def _text(inspection: _Inspection, chosen: Entry, limits: Limits) -> TextEntry:
+    if chosen.size > limits.text_bytes:
+        raise _bomb(f"'{_shown(chosen.name)}' has {chosen.size} bytes, more than {limits.text_bytes}")
+    data = b"".join(inspection.inflate(chosen))
+    try:
+        return TextEntry(chosen.name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise _invalid(f"'{_shown(chosen.name)}' is not UTF-8") from error
 
 
 def image_type(head: bytes) -> str:

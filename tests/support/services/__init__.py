@@ -5,6 +5,7 @@ with Postgres() as server:
     server.start()
 """
 
+from support.services.mineru import MinerUServer
 from support.services.objects import ObjectServer, S3Address
 from support.services.postgres import Postgres, PostgresAddress
 from support.services.process import ServiceFailed
@@ -12,6 +13,7 @@ from support.services.redis import Redis, RedisAddress
 from support.services.reuse import Running
 
 __all__ = [
+    "MinerUServer",
     "ObjectServer",
     "Postgres",
     "PostgresAddress",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docmill.adapters.providers.breaker import Breaker
-from docmill.adapters.providers.client import Patience, ProviderClient, Upload, retry_after
+from docmill.adapters.providers.client import Patience, ProviderClient, retry_after
 from docmill.core.errors import StageFailed
 from support.peers import Asked, Fault, ProviderPeer, Reply, route
 
@@ -176,7 +176,7 @@ async def test_a_file_goes_up_whole_on_every_try_and_without_a_type(
     (tmp_path / "file").write_bytes(b"y" * 700_000)
     peer.faults.append(Fault("PUT", "/raw", status=500, times=2))
 
-    answer = (await client.ask("PUT", "/raw", upload=Upload(tmp_path / "file"))).table()
+    answer = (await client.ask("PUT", "/raw", body=tmp_path / "file")).table()
 
     assert 700_000 == answer["size"]
     assert "content-type" not in answer["headers"]

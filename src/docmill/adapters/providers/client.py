@@ -77,14 +77,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class _Upload:
     """A file that is sent as the body, or as a field of a form."""
 
     path: Path
-    filename: str = ""
-    media_type: str = "application/octet-stream"
     field: str = ""
-    """Name of the form's field; empty: the file is the whole body."""
+    filename: str = ""
+    media_type: str = ""
 
 
 @dataclass(slots=True)
@@ -120,7 +119,8 @@ class ProviderClient:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
         form: Mapping[str, Any] | None = None,
-        upload: Upload | None = None,
+        body: Path | None = None,
+        file: tuple[str, str, Path, str] | None = None,
         headers: Mapping[str, str] | None = None,
         once: bool = False,
         tries: int | None = None,
@@ -129,18 +129,22 @@ class ProviderClient:
     ) -> Answer:
         """Send a request; *where* is a path below the provider's address, or a whole address that it gave.
 
+        *body* is a file that is sent as it is; *file* one of a form: field, file name, path, media type.
         *once*: it must not run twice, so it is repeated only when the provider surely did not take it.
         """
 
         async def read(answer: httpx2.Response) -> Answer:
-            body = bytearray()
+            data = bytearray()
             async for piece in answer.aiter_bytes(CHUNK):
-                body += piece
-                if len(body) > limit:
+                data += piece
+                if len(data) > limit:
                     raise self._too_large(limit)
-            return Answer(answer.status_code, answer.headers, bytes(body), self.name)
+            return Answer(answer.status_code, answer.headers, bytes(data), self.name)
 
         request = {"params": params, "json": json, "data": form, "headers": dict(headers or {})}
+        upload = _Upload(body) if body else None
+        if file:
+            upload = _Upload(file[2], file[0], file[1], file[3])
         return await self._patiently(method, where, request, upload, read, once=once, tries=tries, seconds=seconds)
 
     async def download(
@@ -187,7 +191,7 @@ class ProviderClient:
         method: str,
         where: str,
         request: dict[str, Any],
-        upload: Upload | None,
+        upload: _Upload | None,
         read: Callable[[httpx2.Response], Awaitable[Answer]],
         *,
         once: bool = False,
@@ -215,7 +219,7 @@ class ProviderClient:
         method: str,
         url: str,
         request: dict[str, Any],
-        upload: Upload | None,
+        upload: _Upload | None,
         read: Callable[[httpx2.Response], Awaitable[Answer]],
         seconds: float,
     ) -> Answer | None:
@@ -256,7 +260,7 @@ class ProviderClient:
 
     @asynccontextmanager
     async def _sent(
-        self, method: str, url: str, request: dict[str, Any], upload: Upload | None
+        self, method: str, url: str, request: dict[str, Any], upload: _Upload | None
     ) -> AsyncIterator[httpx2.Response]:
         if self._client is None:
             self._client = httpx2.AsyncClient(
@@ -296,7 +300,7 @@ class ProviderClient:
         return where
 
 
-def _with_file(request: dict[str, Any], upload: Upload, file: BinaryIO) -> dict[str, Any]:
+def _with_file(request: dict[str, Any], upload: _Upload, file: BinaryIO) -> dict[str, Any]:
     if upload.field:
         return {**request, "files": {upload.field: (upload.filename, file, upload.media_type)}}
     size = upload.path.stat().st_size

@@ -57,31 +57,28 @@ class SqlRules:
     async def get(self, rule_id: int, who: Owner) -> Rule | None:
         if not 0 < rule_id <= MAX_ID:
             return None
-        rows = await self._database.read(_one(GET, id=rule_id, tenant=who.tenant, owner=who.user), tenant=who.tenant)
+        rows = await self._database.read(_one(GET, id=rule_id, tenant=who.tenant, owner=who.user))
         return _rule(rows[0]) if rows else None
 
     async def list(self, who: Owner, *, limit: int, offset: int) -> tuple[list[Rule], int]:
-        return await self._database.read(_list(who, limit, offset), tenant=who.tenant)
+        return await self._database.read(_list(who, limit, offset))
 
     async def add(self, draft: Draft, who: Owner) -> Rule:
-        rows = await self._database.write(
-            _one(ADD, tenant=who.tenant, owner=who.user, **_columns(draft)), tenant=who.tenant
-        )
+        rows = await self._database.write(_one(ADD, tenant=who.tenant, owner=who.user, **_columns(draft)))
         return _rule(rows[0])
 
     async def replace(self, rule_id: int, draft: Draft, who: Owner) -> Rule | None:
         if not 0 < rule_id <= MAX_ID:
             return None
         rows = await self._database.write(
-            _one(REPLACE, id=rule_id, tenant=who.tenant, owner=who.user, **_columns(draft)), tenant=who.tenant
+            _one(REPLACE, id=rule_id, tenant=who.tenant, owner=who.user, **_columns(draft))
         )
         return _rule(rows[0]) if rows else None
 
     async def remove(self, rule_id: int, who: Owner) -> bool:
         if not 0 < rule_id <= MAX_ID:
             return False
-        gone = _one(REMOVE, id=rule_id, tenant=who.tenant, owner=who.user)
-        return bool(await self._database.write(gone, tenant=who.tenant))
+        return bool(await self._database.write(_one(REMOVE, id=rule_id, tenant=who.tenant, owner=who.user)))
 
 
 def _one(statement: Statement, **params: Any) -> Op[list[Row]]:

@@ -1,0 +1,162 @@
+"""The self-hosted server of today: an upload that may be known already, a job, files.
+
+Known by `/v1/health`, which tells version and features. Jobs live in the server's memory: after a restart it knows
+none, and at an orderly stop it calls them `canceled`. Both mean for us: lost, try again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from docmill.core.errors import DocmillError, DocumentError, StageFailed
+
+from .contract import Sending, Sight, invalid, refused, shown
+
+if TYPE_CHECKING:
+    from docmill.adapters.providers.client import Answer, ProviderClient
+
+UPLOAD_S: Final = 1800.0
+PAGES: Final = 1000
+BYTES: Final = 200 * 1024 * 1024
+WAITING: Final = frozenset({"queued", "running", "pending", "processing"})
+LOST: Final = frozenset({"engine_dead", "server_shutting_down", "job_not_found", "file_not_found", "upload_not_found"})
+"""The server's trouble, not the document's."""
+DOCUMENTS: Final = {"file_too_large", "page_limit_exceeded", "encrypted_document", "password_required"}
+
+
+class Today:
+    def __init__(self, client: ProviderClient, version: str, tiers: list[str], limits: dict[str, Any]) -> None:
+        self._client = client
+        self._tiers = tiers
+        self.label = f"MinerU {version} ({', '.join(tiers) or 'no tiers'})"
+        self.max_pages = _number(limits.get("max_pages_per_file"), PAGES)
+        self.max_bytes = _number(limits.get("max_file_size_bytes"), BYTES)
+
+    @classmethod
+    async def probe(cls, client: ProviderClient) -> Today | None:
+        health = await client.ask("GET", "/v1/health")
+        if not health.ok or not _is_json(health):
+            return None
+        told = health.table()
+        if not isinstance(told.get("features"), dict):
+            return None
+        tiers = await client.ask("GET", "/v1/tiers")
+        listed = tiers.table().get("data") if tiers.ok and _is_json(tiers) else None
+        usage = await client.ask("GET", "/v1/usage")
+        if usage.status in (401, 403):
+            raise refused(client.name, usage.status)
+        limits = usage.table().get("limits") if usage.ok and _is_json(usage) else None
+        names = [str(one.get("id")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        return cls(client, shown(told.get("version")), names, limits if isinstance(limits, dict) else {})
+
+    async def submit(self, sending: Sending) -> str:
+        file_id = await self._upload(sending)
+        body: dict[str, Any] = {
+            "files": [{"source": {"type": "file_id", "file_id": file_id}}],
+            "output_formats": ["zip"],
+            **self._options(sending),
+        }
+        job = self._checked(await self._client.ask("POST", "/v1/parse/jobs", json=body, once=True))
+        return _text(job, "job_id", self._client.name)
+
+    def _options(self, sending: Sending) -> dict[str, str]:
+        tier = sending.options.get("tier") or (self._tiers[0] if self._tiers == ["flash"] else None)
+        mode = sending.options.get("ocr_mode") or ("txt" if tier == "flash" else "auto")
+        return {"ocr_mode": str(mode)} | ({"tier": str(tier)} if tier else {})
+
+    async def _upload(self, sending: Sending) -> str:
+        """The file's id there. Bytes that the server has seen before need not travel again."""
+        wanted = {
+            "filename": sending.name,
+            "bytes": sending.size,
+            "mime_type": sending.media_type,
+            "purpose": "parse",
+            "sha256sum": sending.sha256,
+        }
+        upload = self._checked(await self._client.ask("POST", "/v1/uploads", json=wanted))
+        if upload.get("status") != "completed":
+            where = f"/v1/uploads/{_text(upload, 'id', self._client.name)}"
+            await self._put(sending, f"{where}/content")
+            answer = await self._client.ask("POST", f"{where}/complete", json={"sha256sum": sending.sha256})
+            if answer.status == 409:  # an earlier try had worked, and only its answer got lost
+                answer = await self._client.ask("GET", where)
+            upload = self._checked(answer)
+        file = upload.get("file")
+        return _text(file if isinstance(file, dict) else {}, "id", self._client.name)
+
+    async def _put(self, sending: Sending, where: str) -> None:
+        # At the address that we know: the one in the answer is the server's own idea of its name.
+        headers = {"Content-Type": sending.media_type}
+        answer = await self._client.ask("PUT", where, body=sending.path, headers=headers, seconds=UPLOAD_S)
+        if not answer.ok and answer.status != 409:
+            raise self._error(answer)
+
+    async def look(self, job: str) -> Sight:
+        found = self._checked(await self._client.ask("GET", f"/v1/parse/jobs/{job}"))
+        status = found.get("status")
+        if status in WAITING:
+            return Sight()
+        file = self._file(found)
+        if status == "canceled":
+            raise StageFailed("provider_lost", provider=self._client.name, why="it called the job off")
+        if status == "completed" and isinstance(outputs := file.get("output_files"), dict):
+            ref = outputs.get("zip")
+            return Sight(is_done=True, result=_text(ref if isinstance(ref, dict) else {}, "file_id", self._client.name))
+        if status not in ("failed", "partial", "completed"):
+            raise invalid(self._client.name, "the job has an unknown state")
+        error = file.get("error")
+        raise self._verdict((error if isinstance(error, dict) else {}).get("code") or "parse_failed")
+
+    async def fetch(self, job: str, sight: Sight, path: Path) -> None:  # noqa: ARG002 - the file has its own id
+        answer = await self._client.download(f"/v1/files/{sight.result}/content", path, seconds=UPLOAD_S)
+        if not answer.ok:
+            raise self._error(answer)
+
+    async def cancel(self, job: str) -> None:
+        await self._client.ask("DELETE", f"/v1/parse/jobs/{job}", tries=2, seconds=5)
+
+    def _file(self, job: dict[str, Any]) -> dict[str, Any]:
+        files = job.get("files")
+        if not isinstance(files, list) or not files or not isinstance(files[0], dict):
+            raise invalid(self._client.name, "the job has no files")
+        return files[0]
+
+    def _checked(self, answer: Answer) -> dict[str, Any]:
+        if not answer.ok:
+            raise self._error(answer)
+        return answer.table()
+
+    def _error(self, answer: Answer) -> DocmillError:
+        try:
+            error = answer.table().get("error")
+        except StageFailed:
+            error = None
+        code = error.get("code") if isinstance(error, dict) else None
+        if code in LOST or code in DOCUMENTS:
+            return self._verdict(code)
+        if answer.status == 404:
+            return StageFailed("provider_lost", provider=self._client.name, why="it answers 404")
+        return refused(self._client.name, answer.status, code)
+
+    def _verdict(self, code: object) -> DocmillError:
+        if code in ("encrypted_document", "password_required"):
+            return DocumentError("document_encrypted")
+        if code in LOST:
+            return StageFailed("provider_lost", provider=self._client.name, why=shown(code))
+        return StageFailed("provider_failed", provider=self._client.name, why=shown(code))
+
+
+def _is_json(answer: Answer) -> bool:
+    return "json" in answer.headers.get("content-type", "")
+
+
+def _number(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def _text(found: dict[str, Any], key: str, provider: str) -> str:
+    value = found.get(key)
+    if not isinstance(value, str) or not value or len(value) > 200 or "/" in value or ".." in value:
+        raise invalid(provider, f"it has no {key}")
+    return value
