@@ -9,13 +9,13 @@ import asyncio
 import fcntl
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from ipaddress import ip_network
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -42,14 +42,19 @@ from docmill.adapters.sql.tables import SqlTables
 from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
-from docmill.core.errors import Conflict, Forbidden, Invalid
-from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, ProviderEngine, Store
+from docmill.core import routing
+from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, TooLarge
+from docmill.core.routing import Foresight, Policy, stricter
+from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, Store
 from docmill.settings import Settings
 from docmill.work import sweep
 from docmill.work.heart import Heart
 from docmill.worker import Worker
 
 if TYPE_CHECKING:
+    from docmill.adapters.engines.slicing.auto import AutoEngine
+    from docmill.adapters.engines.slicing.cutting import Cutter
+    from docmill.adapters.engines.slicing.sliced import SlicedEngine
     from docmill.adapters.libraries.tokens import MsalTokens
     from docmill.adapters.providers.client import ProviderClient
     from docmill.http.auth import Authenticator
@@ -58,6 +63,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MB = 1024 * 1024
+ASSUMED_PAGES = 200
+"""That a provider takes in one go, as long as nobody has asked it."""
 
 
 def open_database(settings: Settings) -> Database:
@@ -97,21 +104,78 @@ def provider_client(settings: Settings, name: str) -> ProviderClient:
 
     chosen = settings.providers[name]
     key = chosen.api_key.get_secret_value() if chosen.api_key else ""
+    headers = {"X-Api-Key": key} if (chosen.kind or name) == "docling" else {"Authorization": f"Bearer {key}"}
     return ProviderClient(
         name,
         chosen.url,
-        {"Authorization": f"Bearer {key}"} if key else {},
+        headers if key else {},
         concurrency=chosen.concurrency,
         patience=Patience(tries=chosen.tries, request_s=chosen.timeout),
     )
 
 
-def provider_engine(settings: Settings, name: str) -> ProviderEngine:
+def provider_engine(settings: Settings, name: str) -> SlicedEngine:
+    """An engine over the network that takes documents of any length, as far as the policy lets them go there."""
+    from docmill.adapters.engines.docling.engine import DoclingEngine
     from docmill.adapters.engines.mineru.engine import MinerUEngine
+    from docmill.adapters.engines.slicing.sliced import SlicedEngine
 
     chosen = settings.providers[name]
-    client = provider_client(settings, name)
-    return MinerUEngine(client, options=chosen.options, max_pages=chosen.max_pages)
+    kind = DoclingEngine if (chosen.kind or name) == "docling" else MinerUEngine
+    return SlicedEngine(
+        kind(provider_client(settings, name), options=chosen.options, max_pages=chosen.max_pages),
+        cutter(settings),
+        policy=policy(settings),
+        home=chosen.home,
+        parallel=chosen.concurrency,
+    )
+
+
+def auto_engine(settings: Settings, local: Engine, providers: Mapping[str, SlicedEngine]) -> AutoEngine:
+    from docmill.adapters.engines.slicing.auto import AutoEngine, Member
+
+    members = {
+        name: Member(engine, settings.providers[name].home, settings.providers[name].max_pages or ASSUMED_PAGES)
+        for name, engine in providers.items()
+    }
+    return AutoEngine(local, members, cutter(settings), policy(settings))
+
+
+def cutter(settings: Settings) -> Cutter:
+    from docmill.adapters.engines.slicing.cutting import Cutter
+
+    return Cutter(memory_mb=settings.memory_mb)
+
+
+def policy(settings: Settings) -> Policy:
+    chosen = settings.routing
+    return Policy(chosen.stay_home, chosen.budget_pages, chosen.prefer)
+
+
+async def foresee(settings: Settings, file: Path, engine: str, options: Mapping[str, Any]) -> Foresight:
+    """What would happen to a file. Nothing is parsed, and nobody is called."""
+    from docmill.adapters.engines.local.reading import READERS
+
+    local = local_engine(settings)
+    providers = {name: provider_engine(settings, name) for name in settings.providers}
+    if engine not in {"local", "auto", *providers}:
+        raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted({"local", "auto", *providers})))
+    size = (await asyncio.to_thread(file.stat)).st_size
+    try:
+        facts = await cutter(settings).facts(file, file.name)
+        if not size:
+            raise DocumentError("document_empty")
+        if facts.pages and facts.pages > settings.max_pages:
+            raise DocumentError("document_too_many_pages", pages=facts.pages, limit=settings.max_pages)
+        if facts.media_type not in READERS and engine in ("local", "auto"):
+            raise DocumentError("document_unsupported", media_type=facts.media_type)
+        if size > settings.max_upload_mb * MB:
+            raise TooLarge("upload_too_large", limit=settings.max_upload_mb * MB)
+    except (DocumentError, TooLarge) as error:
+        return Foresight("", size, None, engine, code=error.code, message=error.message)
+    offers = auto_engine(settings, local, providers).offers()
+    at_once = {name: chosen.concurrency for name, chosen in settings.providers.items()}
+    return routing.foresee(facts, engine, offers, stricter(policy(settings), options), parallel=at_once)
 
 
 def libraries(settings: Settings, store: Store) -> Library:
@@ -154,7 +218,8 @@ def link_secret(settings: Settings) -> bytes:
 def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
     local = local_engine(settings)
     engines: dict[str, Engine] = {"local": local}
-    engines |= {name: provider_engine(settings, name) for name in settings.providers}
+    providers = {name: provider_engine(settings, name) for name in settings.providers}
+    engines |= {**providers, "auto": auto_engine(settings, local, providers)}
     store = LocalStore(settings.data / "objects")
     return Ports(
         ledger=SqlLedger(database),

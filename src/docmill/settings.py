@@ -54,6 +54,19 @@ class ProviderSettings(BaseModel):
     """What goes along with every request, in the provider's own words: tier, ocr_mode, model_version."""
 
 
+class RoutingSettings(BaseModel):
+    """How the engine `auto` chooses, and what no document may do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prefer: Literal["local", "provider"] = "local"
+    """`local`: providers only when the local result is poor; `provider`: they come first."""
+    stay_home: bool = False
+    """No document leaves the house: only providers that stand in it are used."""
+    budget_pages: int | None = Field(None, ge=0)
+    """Pages of one document that may go to providers outside."""
+
+
 class OneDriveSettings(BaseModel):
     """The app registration through which twins get to OneDrive."""
 
@@ -101,6 +114,10 @@ class Settings(BaseSettings):
     providers: dict[str, ProviderSettings] = Field(
         default_factory=dict,
         description="Engines over the network by name (mineru, docling): url, api_key, timeout. JSON or a table.",
+    )
+    routing: RoutingSettings = Field(
+        default_factory=RoutingSettings,
+        description="What the engine auto may do: prefer (local, provider), stay_home, budget_pages. JSON or a table.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For is believed."
@@ -181,7 +198,7 @@ def reference() -> str:
     rows = []
     for name, field in Settings.model_fields.items():
         default = "number of cores" if name == "jobs" else field.get_default(call_default_factory=True)
-        shown = "-" if default in (None, (), {}) else f"`{default}`"
+        shown = "-" if default in (None, (), {}) or isinstance(default, BaseModel) else f"`{default}`"
         rows.append(f"| `{name}` | `{environment_name(name)}` | {shown} | {field.description} |")
     return PAGE.format(rows="\n".join(rows))
 

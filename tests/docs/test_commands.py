@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("start.md", "reference/cli-contracts.md")
+PAGES = ("start.md", "reference/cli-contracts.md", "howto/providers.md")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "-- end of output --"
 

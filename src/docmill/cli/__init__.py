@@ -12,6 +12,7 @@ from docmill import __version__
 # name -> (module:attribute, help line). The line stands here so that `--help` needs no import.
 COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("docmill.cli.convert:convert", "Turn files and folders into twins, without a server."),
+    "plan": ("docmill.cli.plan:plan", "Say what would happen to a document; nothing runs."),
     "serve": ("docmill.cli.serve:serve", "Run the service: HTTP API and workers in one process."),
     "worker-server": ("docmill.cli.worker_server:worker_server", "Run an external worker: jobs in, callbacks out."),
     "demo": ("docmill.cli.demo:demo", "Show a run from end to end on the sample documents."),

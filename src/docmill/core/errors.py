@@ -132,6 +132,7 @@ SENTENCES: dict[str, str] = {
     "provider_busy": "The provider '{provider}' is asked too often: {why}",
     "provider_refused": "The provider '{provider}' refused: {why}",
     "provider_quota": "The quota at the provider '{provider}' is used up: {why}",
+    "provider_forbidden": "The document may not go to the provider '{provider}': {why}",
     "provider_failed": "The provider '{provider}' could not process the document: {why}",
     "provider_lost": "The provider '{provider}' lost the job: {why}",
     "provider_answer_invalid": "The answer of the provider '{provider}' cannot be used: {why}",

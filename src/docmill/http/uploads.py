@@ -69,6 +69,8 @@ class ParseOptions(BaseModel):
     ocr: Literal["auto", "always", "never"] | bool | None = None
     page_images: bool | None = None
     max_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)] | None = None
+    stay_home: bool | None = Field(default=None, description="The document must not leave the house.")
+    budget_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)] | None = None
 
     def wishes(self) -> dict[str, Any]:
         asked = self.model_dump(exclude_none=True)

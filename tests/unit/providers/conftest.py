@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,9 +28,14 @@ def work(tmp_path: Path) -> Callable[..., Work]:
 
 
 @pytest.fixture
-def client() -> Callable[..., ProviderClient]:
+async def client() -> AsyncIterator[Callable[..., ProviderClient]]:
+    made: list[ProviderClient] = []
+
     def make(url: str, name: str = "mineru", key: str = KEY) -> ProviderClient:
         headers = {"Authorization": f"Bearer {key}"}
-        return ProviderClient(name, url, headers, patience=QUICK, breaker=Breaker(50))
+        made.append(ProviderClient(name, url, headers, patience=QUICK, breaker=Breaker(50)))
+        return made[-1]
 
-    return make
+    yield make
+    for one in made:
+        await one.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from docmill.core.archive import Unpacked
@@ -46,6 +46,8 @@ class Assembly:
     _figures: list[Figure] = field(default_factory=list)
     _names: dict[tuple[int, str], str] = field(default_factory=dict)
     _counts: dict[tuple[int, str], int] = field(default_factory=dict)
+    _anchors: dict[str, str] = field(default_factory=dict)
+    """By which text a table's place in its page is found."""
 
     def build(
         self, blocks: Iterable[Block], page_count: int, *, title: str | None = None, facts: dict[str, object]
@@ -64,7 +66,8 @@ class Assembly:
 
     def _place(self, block: Block) -> str:
         if block.html:
-            self._keep(block.page, "table", ".html", "text/html", clean(block.html).encode(), block.bbox)
+            name = self._keep(block.page, "table", ".html", "text/html", clean(block.html).encode(), block.bbox)
+            self._anchors[name] = next((line for line in block.markdown.splitlines() if line.startswith("|")), "")
         markdown = block.markdown
         if block.image and not IMAGE_LINK.search(markdown):
             markdown = f"![]({block.image})\n\n{markdown}"
@@ -106,7 +109,7 @@ class Assembly:
 
     def _in_context(self, figure: Figure, by_page: Mapping[int, str]) -> Figure:
         markdown = by_page.get(figure.page_index or 0, "")
-        return in_context(replace(figure), f"assets/{figure.name}", markdown)
+        return in_context(figure, self._anchors.get(figure.name) or f"assets/{figure.name}", markdown)
 
 
 def _page(texts: Iterable[str]) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
 
-from .contract import Sending, Sight, invalid, refused, shown
+from .contract import Sight, invalid, refused, shown
 
 if TYPE_CHECKING:
     from docmill.adapters.providers.client import Answer, ProviderClient

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import DocmillError, StageFailed
 
 CODE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """A document on its way to a provider. Its name says its type and nothing else."""
-
-    path: Path
-    name: str
-    media_type: str
-    size: int
-    sha256: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

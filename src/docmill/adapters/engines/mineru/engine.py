@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from docmill.adapters.engines.local import sniff
-from docmill.core.errors import DocmillError, DocumentError, StageFailed
+from docmill.adapters.engines.sending import in_any_case, prepare
+from docmill.core.errors import DocmillError, StageFailed
 from docmill.core.parsed import Parsed
 
 from .cloud import Cloud
-from .contract import Contract, Sending, Sight
+from .contract import Contract, Sight
 from .results import Origin, read
 from .three import Three
 from .today import Today
@@ -67,7 +67,7 @@ class MinerUEngine:
         self._probing = asyncio.Lock()
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
-        sending = await self._sending(work)
+        sending = await prepare(work, EXTENSIONS, self._options_for(work))
         contract = await self.contract()
         if sending.size > contract.max_bytes:
             limit = contract.max_bytes // 1024**2
@@ -84,7 +84,7 @@ class MinerUEngine:
             archive = work.folder / "result.zip"
             await contract.fetch(job, sight, archive)
         except asyncio.CancelledError:
-            await _in_any_case(self._call_off(contract, job))
+            await in_any_case(self._call_off(contract, job))
             raise
         except StageFailed as error:
             if error.code == "provider_lost":
@@ -99,7 +99,6 @@ class MinerUEngine:
         async with self._probing:
             if self._contract is None:
                 self._contract = await self._probe()
-                log.info("provider_found", provider=self.name, label=self._contract.label)
             return self._contract
 
     async def describe(self) -> str:
@@ -123,17 +122,9 @@ class MinerUEngine:
                 return found
         raise StageFailed("provider_refused", provider=self.name, why="what answers there is no MinerU")
 
-    async def _sending(self, work: Work) -> Sending:
-        media_type = await asyncio.to_thread(sniff.sniff, work.source, work.filename)
-        if media_type == sniff.EMPTY:
-            raise DocumentError("document_empty")
-        if media_type not in EXTENSIONS:
-            raise DocumentError("document_unsupported", media_type=media_type)
-        size, digest = await asyncio.to_thread(_measure, work.source)
-        options = dict(self._options)
-        if mode := OCR_MODES.get(str(work.options.get("ocr"))):
-            options["ocr_mode"] = mode
-        return Sending(work.source, f"document{EXTENSIONS[media_type]}", media_type, size, digest, options)
+    def _options_for(self, work: Work) -> dict[str, Any]:
+        mode = OCR_MODES.get(str(work.options.get("ocr")))
+        return self._options | ({"ocr_mode": mode} if mode else {})
 
     async def _wait(self, contract: Contract, job: str, report: PageReport) -> Sight:
         pause = min(0.2, self._poll_s)
@@ -150,20 +141,3 @@ class MinerUEngine:
                 await contract.cancel(job)
         except (DocmillError, TimeoutError) as error:
             log.info("provider_not_told", provider=self.name, job=job, why=type(error).__name__)
-
-
-async def _in_any_case(work: Any) -> None:
-    """Finish, though the task that waits is being cancelled, perhaps twice."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            continue
-    task.result()
-
-
-def _measure(path: Path) -> tuple[int, str]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return path.stat().st_size, digest.hexdigest()

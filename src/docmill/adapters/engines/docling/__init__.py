@@ -1,0 +1,1 @@
+"""docling-serve: documents over the network, by its asynchronous contract."""

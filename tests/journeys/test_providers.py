@@ -1,0 +1,161 @@
+"""Providers behind a real service: simulated peers misbehave, and the task ends right each time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from docmill.cli import main
+from support.docling_peer import KEY as DOCLING_KEY
+from support.docling_peer import DoclingPeer
+from support.long_pdf import numbered_pdf
+from support.mineru_peers import KEY, CloudPeer, ThreePeer
+from support.peers import Fault
+from support.serving import Etl, Service
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+REPORT = (SAMPLES / "report.en.pdf").read_bytes()
+
+
+@dataclass
+class House:
+    etl: Etl
+    three: ThreePeer
+    cloud: CloudPeer
+    docling: DoclingPeer
+    service: Service
+    providers: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with ExitStack() as stack:
+        three, cloud, docling = (stack.enter_context(kind()) for kind in (ThreePeer, CloudPeer, DoclingPeer))
+        providers = {
+            "three": {"kind": "mineru", "url": three.url, "home": True},
+            "cloud": {"kind": "mineru", "url": cloud.url, "api_key": KEY},
+            "docling": {"url": docling.url, "api_key": DOCLING_KEY},
+        }
+        data = tmp_path_factory.mktemp("docmill")
+        service = stack.enter_context(Service(data, DOCMILL_PROVIDERS=json.dumps(providers), DOCMILL_JOBS="4"))
+        client = stack.enter_context(service.client())
+        yield House(Etl(client), three, cloud, docling, service, providers)
+
+
+@pytest.mark.parametrize("engine", ["three", "cloud", "docling"])
+def test_a_task_goes_there_and_comes_back(house: House, engine: str) -> None:
+    task = house.etl.done("report.en.pdf", REPORT, engine=engine, no_cache=True)
+
+    assert engine == task["metadata"]["engine"]
+    assert 2 == task["metadata"]["pages_total"]
+    document = house.etl.http.get(f"/api/v1/documents/{task['metadata']['document_id']}").json()
+    (image,) = [asset for asset in document["assets"] if asset["media_type"].startswith("image/")]
+    assert pytest.approx([0.1, 0.2, 0.5, 0.6], abs=0.001) == image["bbox"]
+    assert house.etl.http.get(f"/api/v1/assets/{image['ref']['asset_id']}/blob").is_success
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "faults"),
+    [
+        ("three", [Fault("GET", "/tasks/[^/]+", status=500, times=5)]),
+        ("three", [Fault("GET", "/tasks/[^/]+/result", body=b"PK nonsense")]),
+        ("three", [Fault("POST", "/tasks", hang_up=True, after=True)]),
+        ("cloud", [Fault("GET", "/api/v4/extract-results/.*", body=b"<html>")]),
+        ("docling", [Fault("GET", "/v1/result/.*", cut=True)]),
+        ("docling", [Fault("POST", "/v1/convert/file/async", status=429, headers={"Retry-After": "0"}, times=5)]),
+    ],
+    ids=["500s", "no zip", "lost answer", "wrong JSON", "cut", "429s"],
+)
+def test_what_passes_ends_in_success(house: House, engine: str, faults: list[Fault]) -> None:
+    peer = {"three": house.three, "cloud": house.cloud, "docling": house.docling}[engine]
+    peer.faults.extend(faults)
+
+    task = house.etl.wait(house.etl.submit("report.en.pdf", REPORT, engine=engine, no_cache=True), seconds=90)
+
+    assert "completed" == task["status"], task
+    assert 0 == sum(fault.times for fault in faults)
+
+
+def test_what_stays_ends_in_a_clear_failure(house: House) -> None:
+    house.cloud.codes.append(-60018)
+    task = house.etl.wait(house.etl.submit("report.en.pdf", REPORT, engine="cloud", no_cache=True))
+
+    assert ("failed", "provider_quota") == (task["status"], task["metadata"]["error_code"])
+    assert "mineru" == task["metadata"]["error_stage"]
+    assert "127.0.0.1" not in json.dumps(task)
+    assert "10.0.0.7" not in json.dumps(task)
+
+
+def test_a_document_that_must_stay_does(house: House) -> None:
+    before = len(house.cloud.seen)
+    options = {"stay_home": True}
+    task = house.etl.wait(house.etl.submit("report.en.pdf", REPORT, engine="cloud", options=options, no_cache=True))
+    assert ("failed", "provider_forbidden") == (task["status"], task["metadata"]["error_code"])
+    assert before == len(house.cloud.seen)
+    task = house.etl.done("report.en.pdf", REPORT, engine="three", options=options, no_cache=True)
+    assert "three" == task["metadata"]["engine"]
+
+
+@pytest.mark.slow
+def test_a_long_document_comes_back_whole_and_moves_its_progress(house: House, tmp_path: Path) -> None:
+    house.cloud.fail_batch_with = {"P00201": 2}
+    pdf = numbered_pdf(tmp_path / "long.pdf", 600).read_bytes()
+
+    task = house.etl.wait(house.etl.submit("long.pdf", pdf, engine="cloud"), seconds=120)
+
+    assert "completed" == task["status"], task
+    assert (600, []) == (task["metadata"]["pages_total"], task["metadata"]["damaged_pages"] or [])
+    content = task["result"]["long"]["content"]
+    places = [content.index(f"P{number:05d} of") for number in range(1, 601)]
+    assert places == sorted(places)
+
+
+def test_doctor_names_them_and_says_what_is_missing(house: House, tmp_path: Path) -> None:
+    providers = house.providers | {"gone": {"kind": "docling", "url": "http://127.0.0.1:9", "tries": 1}}
+    environment = {"DOCMILL_PROVIDERS": json.dumps(providers)}
+    done = CliRunner().invoke(main, ["doctor", "--data", str(tmp_path / "d"), "--json"], env=environment)
+
+    found = {one["detail"].split(":")[0]: one for one in json.loads(done.output)["checks"] if one["name"] == "provider"}
+    assert {"three": "ok", "cloud": "ok", "docling": "ok", "gone": "fail"} == {
+        name: one["status"] for name, one in found.items()
+    }
+    assert "MinerU cloud v4, up to 200 pages" in found["cloud"]["detail"]
+    assert "docling-serve 1.38.2" in found["docling"]["detail"]
+    assert "127.0.0.1" not in json.dumps(list(found.values()))
+    assert 1 == done.exit_code
+
+
+def test_a_plan_runs_nothing(house: House, tmp_path: Path) -> None:
+    long = numbered_pdf(tmp_path / "long.pdf", 450)
+    environment = {
+        "DOCMILL_PROVIDERS": json.dumps(house.providers),
+        "DOCMILL_ROUTING": json.dumps({"prefer": "provider", "budget_pages": 100}),
+    }
+    before = len(house.three.seen + house.cloud.seen + house.docling.seen)
+
+    done = CliRunner().invoke(main, ["plan", str(long), "--json"], env=environment)
+    found = json.loads(done.output)
+
+    assert 0 == done.exit_code
+    assert ("application/pdf", 450, "three", ["local"]) == tuple(
+        found[key] for key in ("media_type", "pages", "engine", "then")
+    )
+    assert [(0, 149), (150, 299), (300, 449)] == [(one["first"], one["last"]) for one in found["slices"]]
+    assert {"cloud", "docling"} == {one["engine"] for one in found["refusals"]}
+    assert 0 < found["expected_s"]
+    assert before == len(house.three.seen + house.cloud.seen + house.docling.seen)
+    broken = tmp_path / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.7 nothing")
+    done = CliRunner().invoke(main, ["plan", str(broken), "--json"], env=environment)
+    assert (1, "document_broken") == (done.exit_code, json.loads(done.output)["code"])
+    done = CliRunner().invoke(main, ["plan", str(long), "--engine", "nobody"], env=environment)
+    assert 2 == done.exit_code
+    assert "engine_unknown" in done.output
