@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -31,6 +32,8 @@ async def test_a_database_is_empty_and_gone_afterwards_even_if_someone_stays_con
         assert 0 == await forgotten.fetchval("SELECT count(*) FROM pg_stat_user_tables")
 
     with pytest.raises(asyncpg.InvalidCatalogNameError):
+        await asyncpg.connect(postgres.url, database=urlsplit(url).path.strip("/"))
+    with pytest.raises(asyncpg.InvalidPasswordError):
         await asyncpg.connect(url)
     forgotten.terminate()
 

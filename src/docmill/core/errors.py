@@ -143,6 +143,8 @@ SENTENCES: dict[str, str] = {
     "twin_target_invalid": "The twin's folder is not allowed: {why}",
     # our own state
     "database_unavailable": "The database does not answer. Try again in a moment.",
+    "database_busy": "The database is busy with something that this has to wait for. Try again in a moment.",
+    "storage_unavailable": "The object store does not answer. Try again in a moment.",
     "database_newer": "The database was written by a newer docmill ({found} > {known}). Upgrade docmill.",
     "migration_changed": "Migration {name} differs from the one that was applied.",
     "data_locked": "Another docmill uses the data folder {folder}.",
@@ -162,6 +164,8 @@ RETRYABLE = frozenset(
         "parse_crashed",
         "storage_failed",
         "database_unavailable",
+        "database_busy",
+        "storage_unavailable",
         "storage_full",
         "shutting_down",
         "upload_incomplete",

@@ -63,7 +63,7 @@ async def output(ports: Ports, task: Task) -> Any:
 async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limit: int) -> list[LoggedEvent]:
     if await ports.ledger.get(task_id, who.owner) is None:
         raise NotFound("task_not_found", task=task_id)
-    return await ports.ledger.events(task_id, after=after, limit=limit)
+    return await ports.ledger.events(task_id, after=after, limit=limit, who=who.owner)
 
 
 async def changed(ports: Ports, who: Principal, task_id: int, *, seconds: float, version: int | None = None) -> Task:

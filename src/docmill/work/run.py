@@ -23,7 +23,14 @@ log = structlog.get_logger(__name__)
 
 PROGRESS_EVERY_S = 0.5
 ABSENCES = frozenset(
-    {"worker_unreachable", "twin_unavailable", "fetch_failed", "provider_unreachable", "provider_busy"}
+    {
+        "worker_unreachable",
+        "twin_unavailable",
+        "fetch_failed",
+        "provider_unreachable",
+        "provider_busy",
+        "storage_unavailable",
+    }
 )
 
 STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] = {

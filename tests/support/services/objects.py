@@ -43,6 +43,16 @@ class S3Address:
             "AWS_REGION": self.region,
         }
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The same for a client that is told."""
+        return {
+            "endpoint": self.endpoint,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+            "region": self.region,
+        }
+
     def store(self, prefix: str | None = None, *, patient: bool = True) -> S3Store:
         """An obstore client; an impatient one does not try again."""
         return S3Store(

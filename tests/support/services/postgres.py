@@ -36,13 +36,21 @@ class PostgresAddress:
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of a new, empty database, dropped in the end with whatever is still connected to it."""
-        name = f"docmill_test_{secrets.token_hex(6)}"
-        self.run_sql(f"CREATE DATABASE {name} TEMPLATE template0")
+        """The URL of a new, empty database, dropped in the end with whatever is still connected to it.
+
+        It belongs to a role of its own that may do nothing else: a superuser would walk through row-level security.
+        """
+        name, password = f"docmill_test_{secrets.token_hex(6)}", new_secret()
+        parts = urlsplit(self.url)
+        place = parts.netloc.rpartition("@")[2]
+        url = parts._replace(netloc=f"{name}:{password}@{place}", path=f"/{name}").geturl()
+        self.run_sql(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        self.run_sql(f"CREATE DATABASE {name} OWNER {name} TEMPLATE template0")
         try:
-            yield urlsplit(self.url)._replace(path=f"/{name}").geturl()
+            yield url
         finally:
             self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            self.run_sql(f"DROP ROLE IF EXISTS {name}")
 
     def run_sql(self, statement: str) -> None:
         psql = wheel() / "pginstall/bin/psql"

@@ -150,10 +150,10 @@ class SqlDocuments:
         ids = [asset.ref.asset_id for asset in document.assets]
         if len(set(ids)) < len(ids):
             raise Invalid("request_invalid", why="the document has two assets with the same asset_id.")
-        return await self._database.write(_put(document))
+        return await self._database.write(_put(document), tenant=document.ref.tenant_id)
 
     async def get(self, tenant: str, document_id: UUID, version: str | None = None) -> NormalizedDocument | None:
-        found = await self._database.read(_get(tenant, str(document_id), version))
+        found = await self._database.read(_get(tenant, str(document_id), version), tenant=tenant)
         return None if found is None else _document(found[1], found[2])
 
     async def versions(self, tenant: str, document_id: UUID) -> list[NormalizedDocument]:
@@ -162,26 +162,27 @@ class SqlDocuments:
             assets = yield ASSETS_OF_ALL(tenant=tenant, document_id=str(document_id))
             return rows, assets
 
-        return _documents(*await self._database.read(op()))
+        return _documents(*await self._database.read(op(), tenant=tenant))
 
     async def delete(self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False) -> bool:
-        return await self._database.write(_delete(tenant, str(document_id), version, hard))
+        return await self._database.write(_delete(tenant, str(document_id), version, hard), tenant=tenant)
 
     async def uses(self, tenant: str, document_id: UUID) -> set[str]:
         def op() -> Op[list[Row]]:
             return (yield BODIES(tenant=tenant, document_id=str(document_id)))
 
-        return {msgspec.json.decode(row[0])["blob"].get("uri", "") for row in await self._database.read(op())}
+        rows = await self._database.read(op(), tenant=tenant)
+        return {msgspec.json.decode(row[0])["blob"].get("uri", "") for row in rows}
 
     async def put_asset(self, asset: Asset) -> bool:
         asset = conform("asset", _json(asset))
-        return await self._database.write(_put_asset(asset))
+        return await self._database.write(_put_asset(asset), tenant=asset.ref.tenant_id)
 
     async def get_asset(self, tenant: str, asset_id: UUID) -> Asset | None:
         def op() -> Op[list[Row]]:
             return (yield GET_ASSET(tenant=tenant, asset_id=str(asset_id)))
 
-        rows = await self._database.read(op())
+        rows = await self._database.read(op(), tenant=tenant)
         return _asset(rows[0][0]) if rows else None
 
     async def list_assets(
@@ -189,20 +190,20 @@ class SqlDocuments:
     ) -> tuple[list[Asset], str | None]:
         scope = _scope("assets", tenant, document_id)
         start = (None, -1) if after is None else _position(after, scope, tuple[Plain, Number])
-        version, rows = await self._database.read(_list_assets(tenant, str(document_id), limit, start))
+        version, rows = await self._database.read(_list_assets(tenant, str(document_id), limit, start), tenant=tenant)
         more, rows = len(rows) > limit, rows[:limit]
         cursor = _cursor(scope, version, rows[-1][0]) if more else None
         return [_asset(body) for _, body in rows], cursor
 
     async def delete_asset(self, tenant: str, asset_id: UUID, *, hard: bool = False) -> bool:
-        return await self._database.write(_delete_asset(tenant, str(asset_id), hard))
+        return await self._database.write(_delete_asset(tenant, str(asset_id), hard), tenant=tenant)
 
     async def list(
         self, tenant: str, *, collection_id: UUID | None, limit: int, after: str | None
     ) -> tuple[list[NormalizedDocument], str | None]:
         scope = _scope("documents", tenant, collection_id)
         start = (MAX_BIGINT, "", "") if after is None else _position(after, scope, tuple[Number, Plain, Plain])
-        rows, assets, more = await self._database.read(_list(tenant, collection_id, limit, start))
+        rows, assets, more = await self._database.read(_list(tenant, collection_id, limit, start), tenant=tenant)
         cursor = _cursor(scope, rows[-1][3], rows[-1][0], rows[-1][1]) if more else None
         return _documents(rows, assets), cursor
 

@@ -186,7 +186,7 @@ class SqlLedger:
     async def open(self, new: NewTask, *, attempt_id: UUID, once: Once | None = None) -> tuple[Task, bool]:
         while True:
             try:
-                return await self._database.write(_open(new, attempt_id, once))
+                return await self._database.write(_open(new, attempt_id, once), tenant=new.tenant)
             except _OnceTaken:
                 # Another request with the same key committed between our look and our write: its task is the answer.
                 continue
@@ -194,7 +194,7 @@ class SqlLedger:
     async def decide(
         self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
     ) -> Change:
-        return await self._database.write(_decide(task_id, rule, attempt_id, who))
+        return await self._database.write(_decide(task_id, rule, attempt_id, who), tenant=who.tenant if who else None)
 
     async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
         return await progress.write(self._database, reports)
@@ -206,22 +206,24 @@ class SqlLedger:
         return await self._database.write(_beat(attempt_ids, worker, lease_ms))
 
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None:
-        return await self._database.glance(_get(task_id, who))
+        return await self._database.glance(_get(task_id, who), tenant=who.tenant if who else None)
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
         return await self._database.read(_find(attempt_id))
 
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
-        return await self._database.glance(_batch(task_ids, who))
+        return await self._database.glance(_batch(task_ids, who), tenant=who.tenant)
 
     async def page(self, where: Filter) -> Listing:
-        return await self._database.glance(_list(where))
+        return await self._database.glance(_list(where), tenant=where.who.tenant)
 
     async def faces(self, where: Filter) -> Faces:
-        return await self._database.glance(_faces(where))
+        return await self._database.glance(_faces(where), tenant=where.who.tenant)
 
-    async def events(self, task_id: int, *, after: int = 0, limit: int = 500) -> list[LoggedEvent]:
-        return await self._database.glance(_events(task_id, after, limit))
+    async def events(
+        self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
+    ) -> list[LoggedEvent]:
+        return await self._database.glance(_events(task_id, after, limit), tenant=who.tenant if who else None)
 
     async def attempts(self, task_id: int) -> list[Attempt]:
         return await self._database.glance(_attempts(ATTEMPTS_OF, task_id=task_id))
@@ -237,7 +239,7 @@ class SqlLedger:
         return await self._database.glance(_attempts(HELD, limit=limit))
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
-        rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint))
+        rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint), tenant=tenant)
         return (rows[0][0], rows[0][1]) if rows else None
 
     async def keep_parse(self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str) -> None:
@@ -249,7 +251,8 @@ class SqlLedger:
                 task_id=task_id,
                 markdown_key=markdown_key,
                 parsed_key=parsed_key,
-            )
+            ),
+            tenant=tenant,
         )
 
     async def record_delivery(self, attempt: Attempt, delivery: Delivery) -> None:
@@ -262,7 +265,7 @@ class SqlLedger:
 
     async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
         return await self._database.read(
-            _attempts(JOBS, tenant=who.tenant, owner=who.user, before=before_ms, limit=limit)
+            _attempts(JOBS, tenant=who.tenant, owner=who.user, before=before_ms, limit=limit), tenant=who.tenant
         )
 
     async def ping(self) -> None:

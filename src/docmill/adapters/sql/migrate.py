@@ -1,7 +1,16 @@
-"""Numbered SQL files, applied once each, in order, under a lock, with their checksums kept."""
+"""Numbered SQL files, applied once each, in order, under a lock, with their checksums kept.
+
+A running deployment goes on meanwhile: each file is a transaction of its own, and on PostgreSQL it waits only shortly
+for a table, because whoever waits for an exclusive lock makes everybody else wait behind; then it steps back and tries
+again. Two docmills that start at once take turns.
+
+A file named `*.postgres.sql` is for PostgreSQL; on SQLite it counts as applied.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -19,6 +28,15 @@ RECORD = Statement(
     "INSERT INTO migrations (number, name, checksum, applied_ms) VALUES (:number, :name, :checksum, {now})"
 )
 LOCK = Statement("SELECT pg_advisory_xact_lock(7201318)")
+MODEST = (
+    Statement("SET LOCAL lock_timeout = '2s'"),
+    Statement("SET LOCAL statement_timeout = 0"),
+    Statement("SET LOCAL idle_in_transaction_session_timeout = 0"),
+)
+TRIES = 60
+PAUSE_S = 0.5
+PATIENCE_S = 3600.0
+"""Of one statement: an index on a large table takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,9 @@ class Migration:
     def checksum(self) -> str:
         return sha256(self.text.encode()).hexdigest()
 
+    def is_for(self, dialect: str) -> bool:
+        return dialect == "postgres" or not self.name.endswith(".postgres.sql")
+
 
 def known() -> list[Migration]:
     folder = files("docmill.adapters.sql") / "migrations"
@@ -42,7 +63,22 @@ def known() -> list[Migration]:
 
 async def migrate(database: Database) -> list[str]:
     """Bring the database to the newest schema; the names of what was applied."""
-    return await database.write(_apply(database.dialect, known()))
+    applied = []
+    while name := await _next(database):
+        applied.append(name)
+    return applied
+
+
+async def _next(database: Database) -> str | None:
+    for attempt in range(TRIES):
+        try:
+            return await database.write(_apply_first(database.dialect, known()), patience_s=PATIENCE_S)
+        except Unavailable as error:
+            if error.code != "database_busy" or attempt == TRIES - 1:
+                raise
+        # Not all at once again.
+        await asyncio.sleep(PAUSE_S * random.uniform(0.5, 1.5))
+    raise Unavailable("database_busy")
 
 
 async def pending(database: Database) -> list[str]:
@@ -52,6 +88,8 @@ async def pending(database: Database) -> list[str]:
 
 def _missing(dialect: str, migrations: list[Migration]) -> Op[list[Migration]]:
     if dialect == "postgres":
+        for modesty in MODEST:
+            yield modesty()
         yield LOCK()
     yield CREATE()
     rows = yield APPLIED()
@@ -66,11 +104,13 @@ def _missing(dialect: str, migrations: list[Migration]) -> Op[list[Migration]]:
     return [migration for migration in migrations if migration.number not in applied]
 
 
-def _apply(dialect: str, migrations: list[Migration]) -> Op[list[str]]:
+def _apply_first(dialect: str, migrations: list[Migration]) -> Op[str | None]:
     missing = yield from _missing(dialect, migrations)
-    for migration in missing:
-        for sql in fill(migration.text, dialect).split(";\n"):
-            if sql.strip():
-                yield Query(Statement(sql), {})
-        yield RECORD(number=migration.number, name=migration.name, checksum=migration.checksum)
-    return [migration.name for migration in missing]
+    if not missing:
+        return None
+    migration = missing[0]
+    for sql in fill(migration.text, dialect).split(";\n") if migration.is_for(dialect) else ():
+        if sql.strip():
+            yield Query(Statement(sql), {})
+    yield RECORD(number=migration.number, name=migration.name, checksum=migration.checksum)
+    return migration.name

@@ -1,10 +1,15 @@
-"""PostgreSQL through asyncpg: a pool, a transaction an operation, and 503 while the server is away."""
+"""PostgreSQL through asyncpg: a pool, a transaction an operation, and 503 while the server is away.
+
+Row-level security is the second wall between tenants: an operation for a tenant runs in that tenant's scope, and the
+database itself shows it no other rows, whatever the statement forgot to ask. The scope is a setting of the session,
+`docmill.scope`: `*` for docmill's own work, `=` and the tenant for a tenant's. A session without it sees nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -15,22 +20,52 @@ from docmill.core.errors import StorageFull, Unavailable
 T = TypeVar("T")
 
 STATEMENT_MS = 15_000
+LOCK_MS = 10_000
 CONNECT_S = 5.0
+EVERYBODY = "*"
+SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
+_BUSY = (
+    # Somebody else holds what we need, or two transactions are in each other's way: the loser's caller tries again.
+    asyncpg.LockNotAvailableError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+)
 _AWAY = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,
     asyncpg.QueryCanceledError,
-    # Two transactions in each other's way: the loser's caller tries again, as after any short absence.
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    # A standby, before or after a switch-over: the writable server is elsewhere for a moment.
+    asyncpg.ReadOnlySQLTransactionError,
 )
+
+
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    """Knows in which scope its session is, so that the same tenant's next glance costs no extra round trip."""
+
+    scope: str | None = EVERYBODY
+
+    async def enter(self, scope: str) -> None:
+        if self.scope != scope:
+            self.scope = None  # if we are interrupted here, nobody knows
+            await self.fetchval("SELECT set_config('docmill.scope', $1, false)", scope)
+            self.scope = scope
+
+    def begin(self, mode: str, scope: str) -> str:
+        """The scope of a transaction is its own, and is set in the round trip that begins it."""
+        begin = f"BEGIN {mode}"
+        if self.scope == scope:
+            return begin
+        quoted = scope.replace("'", "''")
+        return f"{begin}; SET LOCAL docmill.scope = '{quoted}'"
 
 
 class PostgresDatabase:
@@ -42,21 +77,22 @@ class PostgresDatabase:
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
-    async def write(self, op: Op[T]) -> T:
-        async with self._acquired() as connection, connection.transaction():
+    async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:
+        async with self._acquired() as connection, _transaction(connection, connection.begin("", _scope(tenant))):
+            return await _drive(connection, op, patience_s)
+
+    async def read(self, op: Op[T], *, tenant: str | None = None) -> T:
+        async with self._acquired() as connection, _transaction(connection, connection.begin(SNAPSHOT, _scope(tenant))):
             return await _drive(connection, op)
 
-    async def read(self, op: Op[T]) -> T:
-        async with self._acquired() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-            return await _drive(connection, op)
-
-    async def glance(self, op: Op[T]) -> T:
+    async def glance(self, op: Op[T], *, tenant: str | None = None) -> T:
         # Without BEGIN and COMMIT, which would cost twice the query.
         async with self._acquired() as connection:
+            await connection.enter(_scope(tenant))
             return await _drive(connection, op)
 
     async def script(self, text: str) -> None:
-        async with self._acquired() as connection, connection.transaction():
+        async with self._acquired() as connection, _transaction(connection, connection.begin("", EVERYBODY)):
             await connection.execute(text)
 
     async def close(self) -> None:
@@ -75,6 +111,8 @@ class PostgresDatabase:
                 yield connection
         except asyncpg.DiskFullError as error:
             raise StorageFull("storage_full") from error
+        except _BUSY as error:
+            raise Unavailable("database_busy") from error
         except _AWAY as error:
             raise Unavailable("database_unavailable") from error
 
@@ -88,11 +126,15 @@ class PostgresDatabase:
                         max_size=self._size,
                         timeout=CONNECT_S,
                         command_timeout=STATEMENT_MS / 1000,
+                        connection_class=Connection,
                         reset=_nothing_to_reset,
                         server_settings={
                             "statement_timeout": str(STATEMENT_MS),
+                            "lock_timeout": str(LOCK_MS),
                             "idle_in_transaction_session_timeout": str(STATEMENT_MS),
                             "application_name": "docmill",
+                            "docmill.scope": EVERYBODY,
+                            "standard_conforming_strings": "on",
                             # Every statement has its index: planning anew each time costs more than it finds.
                             "plan_cache_mode": "force_generic_plan",
                         },
@@ -100,16 +142,35 @@ class PostgresDatabase:
         return self._pool
 
 
+def _scope(tenant: str | None) -> str:
+    return EVERYBODY if tenant is None else f"={tenant}"
+
+
 async def _nothing_to_reset(_: Any) -> None:
-    """We set nothing that outlives a transaction, so a returned connection needs no round trip to be clean."""
+    """What outlives a transaction is the scope, which the connection remembers: it needs no round trip to be clean."""
 
 
-async def _drive(connection: Any, op: Op[T]) -> T:
+@asynccontextmanager
+async def _transaction(connection: Any, begin: str) -> AsyncIterator[None]:
+    try:
+        await connection.execute(begin)
+        yield
+    except BaseException:
+        with suppress(*_AWAY, asyncpg.PostgresError):
+            await connection.execute("ROLLBACK")
+        raise
+    if await connection.execute("COMMIT") != "COMMIT":
+        # The server answers so when a statement failed and nobody said: nothing was written.
+        raise Unavailable("database_unavailable")
+
+
+async def _drive(connection: Any, op: Op[T], patience_s: float | None = None) -> T:
+    limit = {} if patience_s is None else {"timeout": patience_s}
     try:
         query = next(op)
         while True:
             try:
-                rows = await connection.fetch(query.statement.postgres, *query.values)
+                rows = await connection.fetch(query.statement.postgres, *query.values, **limit)
             except asyncpg.PostgresError as error:
                 query = op.throw(error)
             else:

@@ -57,28 +57,31 @@ class SqlRules:
     async def get(self, rule_id: int, who: Owner) -> Rule | None:
         if not 0 < rule_id <= MAX_ID:
             return None
-        rows = await self._database.read(_one(GET, id=rule_id, tenant=who.tenant, owner=who.user))
+        rows = await self._database.read(_one(GET, id=rule_id, tenant=who.tenant, owner=who.user), tenant=who.tenant)
         return _rule(rows[0]) if rows else None
 
     async def list(self, who: Owner, *, limit: int, offset: int) -> tuple[list[Rule], int]:
-        return await self._database.read(_list(who, limit, offset))
+        return await self._database.read(_list(who, limit, offset), tenant=who.tenant)
 
     async def add(self, draft: Draft, who: Owner) -> Rule:
-        rows = await self._database.write(_one(ADD, tenant=who.tenant, owner=who.user, **_columns(draft)))
+        rows = await self._database.write(
+            _one(ADD, tenant=who.tenant, owner=who.user, **_columns(draft)), tenant=who.tenant
+        )
         return _rule(rows[0])
 
     async def replace(self, rule_id: int, draft: Draft, who: Owner) -> Rule | None:
         if not 0 < rule_id <= MAX_ID:
             return None
         rows = await self._database.write(
-            _one(REPLACE, id=rule_id, tenant=who.tenant, owner=who.user, **_columns(draft))
+            _one(REPLACE, id=rule_id, tenant=who.tenant, owner=who.user, **_columns(draft)), tenant=who.tenant
         )
         return _rule(rows[0]) if rows else None
 
     async def remove(self, rule_id: int, who: Owner) -> bool:
         if not 0 < rule_id <= MAX_ID:
             return False
-        return bool(await self._database.write(_one(REMOVE, id=rule_id, tenant=who.tenant, owner=who.user)))
+        gone = _one(REMOVE, id=rule_id, tenant=who.tenant, owner=who.user)
+        return bool(await self._database.write(gone, tenant=who.tenant))
 
 
 def _one(statement: Statement, **params: Any) -> Op[list[Row]]:

@@ -45,19 +45,20 @@ class SqliteDatabase:
         self._writer = threading.Thread(target=self._work, name="sqlite-write", daemon=True)
         self._writer.start()
 
-    async def write(self, op: Op[T]) -> T:
+    # One process, one wall: scopes and patience are for databases that many share.
+    async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:  # noqa: ARG002
         if self._closed:
             raise Unavailable("shutting_down")
         done: Future[T] = Future()
         self._jobs.put((op, done))
         return await asyncio.wrap_future(done)
 
-    async def read(self, op: Op[T]) -> T:
+    async def read(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         if self._closed:
             raise Unavailable("shutting_down")
         return await asyncio.wrap_future(self._readers.submit(self._read, op))
 
-    async def glance(self, op: Op[T]) -> T:
+    async def glance(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         return await self.read(op)
 
     async def script(self, text: str) -> None:

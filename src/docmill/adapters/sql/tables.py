@@ -52,7 +52,7 @@ class SqlTables:
             rows = yield query
             return _table(rows[0])
 
-        return await self._database.write(op())
+        return await self._database.write(op(), tenant=who.tenant)
 
     async def get(self, table_id: int, who: Owner) -> Table | None:
         if not 0 < table_id <= MAX_ID:
@@ -61,19 +61,19 @@ class SqlTables:
         def op() -> Op[list[Row]]:
             return (yield GET(id=table_id, tenant=who.tenant, owner=who.user))
 
-        rows = await self._database.read(op())
+        rows = await self._database.read(op(), tenant=who.tenant)
         return _table(rows[0]) if rows else None
 
     async def list(self, who: Owner, project_id: int) -> list[Table]:
         def op() -> Op[list[Row]]:
             return (yield LIST(tenant=who.tenant, owner=who.user, project_id=project_id))
 
-        return [_table(row) for row in await self._database.read(op())]
+        return [_table(row) for row in await self._database.read(op(), tenant=who.tenant)]
 
     async def replace(self, table_id: int, who: Owner, *, name: str | None, data: Any) -> Table | None:
         if not 0 < table_id <= MAX_ID:
             return None
-        return await self._database.write(_replace(table_id, who, name, data, _encode(data)))
+        return await self._database.write(_replace(table_id, who, name, data, _encode(data)), tenant=who.tenant)
 
     async def remove(self, table_id: int, who: Owner) -> bool:
         if not 0 < table_id <= MAX_ID:
@@ -83,12 +83,12 @@ class SqlTables:
             rows = yield REMOVE(id=table_id, tenant=who.tenant, owner=who.user)
             return bool(rows)
 
-        return await self._database.write(op())
+        return await self._database.write(op(), tenant=who.tenant)
 
     async def edit(self, table_id: int, who: Owner, edit: Edit) -> Table | None:
         if not 0 < table_id <= MAX_ID:
             return None
-        return await self._database.write(_edit(table_id, who, edit))
+        return await self._database.write(_edit(table_id, who, edit), tenant=who.tenant)
 
 
 def _replace(table_id: int, who: Owner, name: str | None, data: Any, encoded: str) -> Op[Table | None]:
