@@ -49,6 +49,7 @@ from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limi
 from docmill.settings import Settings
 from docmill.work import sweep
 from docmill.work.heart import Heart
+from docmill.work.places import Places
 from docmill.worker import Worker
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
         return ports.ledger
 
     heart = Heart(same_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
-    worker = Worker(ports, heart, name=name, slots=settings.jobs)
+    worker = Worker(ports, heart, Places(jobs=settings.jobs, stage_jobs=settings.stage_jobs), name=name)
     worker.start()
     warming = asyncio.gather(*(engine.warm() for engine in ports.engines.values()), return_exceptions=True)
     try:

@@ -18,6 +18,7 @@ from docmill.core.parsed import Parsed
 from docmill.core.reports import Progress
 from docmill.core.rules import Draft, Rule
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
+from docmill.core.turns import Lane, Waiting
 from docmill.core.twin import Twin
 
 
@@ -263,8 +264,8 @@ class Ledger(Protocol):
 
     async def attempts(self, task_id: int) -> list[Attempt]: ...
 
-    async def due(self, *, limit: int) -> list[UUID]:
-        """Queued attempts whose time has come, most urgent first: what the queue may have forgotten."""
+    async def due(self, *, limit: int) -> list[tuple[Task, Attempt]]:
+        """Queued attempts whose time has come, in the order of `core.turns`: what the queue may have forgotten."""
         ...
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
@@ -307,12 +308,12 @@ class Ledger(Protocol):
 class Queue(Protocol):
     """Rings workers. The ledger remembers; the queue may forget."""
 
-    async def put(self, attempt_id: UUID, *, delay_ms: int = 0, priority: int = 0) -> None:
+    async def put(self, waiting: Waiting, *, delay_ms: int = 0) -> None:
         """Deliver at least once, soon after *delay_ms*. Putting the same id twice is harmless."""
         ...
 
-    async def get(self) -> UUID:
-        """Wait for the next attempt id. Ids come with the highest priority first, then first come first served."""
+    async def get(self, lane: Lane) -> UUID:
+        """Wait for the next attempt id of a lane, in the order of `core.turns`."""
         ...
 
 

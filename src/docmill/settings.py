@@ -126,7 +126,12 @@ class Settings(BaseSettings):
         (), description="Private networks from which results may be fetched; public ones always may."
     )
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
-    jobs: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents at once.")
+    jobs: int = Field(
+        default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents parsed at once."
+    )
+    stage_jobs: int = Field(
+        8, ge=1, le=256, description="Documents at once in the stages after parsing, and calls to external workers."
+    )
     max_upload_mb: int = Field(2048, ge=1, description="Largest file that is taken, in MB.")
     memory_mb: int = Field(3072, ge=2048, description="Address space that parsing one document may use, in MB.")
     max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")

@@ -11,9 +11,11 @@ import structlog
 from docmill.core.errors import DocmillError
 from docmill.core.reports import GivenBack
 from docmill.core.task import Attempt, State, Task
+from docmill.core.turns import Lane
 from docmill.ports import Ports
 from docmill.work import sweep
 from docmill.work.heart import Heart
+from docmill.work.places import Place, Places
 from docmill.work.receive import receive
 from docmill.work.run import run_attempt
 
@@ -23,12 +25,13 @@ AFTER_FAULT_S = 1.0
 
 
 class Worker:
-    def __init__(self, ports: Ports, heart: Heart, *, name: str, slots: int) -> None:
+    def __init__(self, ports: Ports, heart: Heart, places: Places, *, name: str) -> None:
         self._ports = ports
         self._heart = heart
+        self._places = places
         self.name = name
-        self.slots = slots
         self._running: dict[UUID, tuple[int, asyncio.Task[UUID | None]]] = {}
+        self._walks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
 
@@ -42,7 +45,7 @@ class Worker:
 
     def start(self) -> None:
         self._heart.start()
-        self._loops = [asyncio.create_task(self._consume()) for _ in range(self.slots)]
+        self._loops = [asyncio.create_task(self._consume(lane)) for lane in Lane]
         self._loops += [asyncio.create_task(self._sweep()), asyncio.create_task(self._watch())]
 
     async def stop(self) -> None:
@@ -50,31 +53,47 @@ class Worker:
         self._stopping = True
         for _, running in self._running.values():
             running.cancel()
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        ending = [*self._loops, *self._walks]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         await self._give_back_kept()
         await asyncio.to_thread(self._heart.stop)
 
-    async def _consume(self) -> None:
-        while not self._stopping:
-            attempt_id: UUID | None = await self._ports.queue.get()
-            is_ours = False
-            while attempt_id is not None and not self._stopping:
-                try:
-                    attempt_id = await self._take(attempt_id, is_ours=is_ours)
-                    is_ours = True
-                except DocmillError as error:
-                    # The database is away. The ledger still has the attempt, so the sweeper rings again.
-                    log.warning("worker_waits", code=error.code)
-                    attempt_id = None
-                    await asyncio.sleep(AFTER_FAULT_S)
-                except Exception:
-                    log.exception("worker_fault")
-                    attempt_id = None
-                    await asyncio.sleep(AFTER_FAULT_S)
+    async def _consume(self, lane: Lane) -> None:
+        """Take ids as there are places for them: until then an attempt waits in the queue, and its task is pending."""
+        while True:
+            place = await self._places.at(lane)
+            attempt_id = await self._next(lane)
+            walk = asyncio.create_task(self._walk(attempt_id, place))
+            self._walks.add(walk)
+            walk.add_done_callback(self._walks.discard)
 
-    async def _take(self, attempt_id: UUID, *, is_ours: bool) -> UUID | None:
+    async def _next(self, lane: Lane) -> UUID:
+        while True:
+            try:
+                return await self._ports.queue.get(lane)
+            except Exception:
+                log.exception("queue_fault", lane=lane)
+                await asyncio.sleep(AFTER_FAULT_S)
+
+    async def _walk(self, attempt_id: UUID, place: Place) -> None:
+        """Run an attempt, and the stages after it as far as they stay with us."""
+        try:
+            following = await self._take(attempt_id, place, is_ours=False)
+            while following is not None:
+                following = await self._take(following, place, is_ours=True)
+        except DocmillError as error:
+            # The database is away. The ledger still has the attempt, so the sweeper rings again.
+            log.warning("worker_waits", code=error.code)
+            await asyncio.sleep(AFTER_FAULT_S)
+        except Exception:
+            log.exception("worker_fault")
+            await asyncio.sleep(AFTER_FAULT_S)
+        finally:
+            place.free()
+
+    async def _take(self, attempt_id: UUID, place: Place, *, is_ours: bool) -> UUID | None:
         """Claim and run; the id of the next stage if we go on with it. Such a one *is_ours* already."""
         ledger = self._ports.ledger
         if is_ours:
@@ -86,7 +105,7 @@ class Worker:
         task, attempt = claimed
         self._ports.signals.changed(task.id)
         loop = asyncio.get_running_loop()
-        running = asyncio.create_task(run_attempt(self._ports, task, attempt, worker=self.name))
+        running = asyncio.create_task(run_attempt(self._ports, task, attempt, place, worker=self.name))
         self._running[attempt.id] = (task.id, running)
         self._heart.hold(attempt.id, lambda: loop.call_soon_threadsafe(running.cancel))
         try:

@@ -43,7 +43,7 @@ async def test_an_opened_task_is_pending_with_a_queued_attempt_and_an_event(ledg
     task = await opened(ledger)
 
     assert (Status.PENDING, Stage.PARSE, 1, 0) == (task.status, task.stage, task.attempt, task.progress)
-    assert [task.attempt_id] == await ledger.due(limit=10)
+    assert [task.attempt_id] == [attempt.id for _, attempt in await ledger.due(limit=10)]
     assert ["submitted"] == [event.kind for event in await ledger.events(task.id)]
 
 

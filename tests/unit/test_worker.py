@@ -13,6 +13,7 @@ from docmill.core.parsed import Page, Parsed
 from docmill.core.task import Status, Task, Wishes
 from docmill.ports import PageReport, Ports, Work
 from docmill.work import control, intake, query
+from docmill.work.turns import line_up
 
 
 class SlowEngine:
@@ -76,7 +77,7 @@ async def test_an_attempt_that_is_delivered_again_and_again_runs_once(tmp_path: 
         for _ in range(20):
             for task in tasks:
                 assert task.attempt_id
-                await ports.queue.put(task.attempt_id)
+                await line_up(ports, task, task.attempt_id, task.stage)
             await asyncio.sleep(0.01)
         done = [await ended(ports, task) for task in tasks]
 

@@ -13,6 +13,7 @@ from docmill.core.keys import own_raw_key, raw_key, raw_prefix
 from docmill.core.task import Task, Wishes
 from docmill.ports import NewTask, Once, Ports, Stored
 from docmill.work.objects import objects
+from docmill.work.turns import line_up
 
 MAX_NAME = 255
 
@@ -42,7 +43,7 @@ async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once
     if is_new:
         ports.signals.changed(task.id)
         # The task is committed; if we die here, the sweeper rings instead.
-        await ports.queue.put(attempt_id, priority=new.wishes.priority)
+        await line_up(ports, task, attempt_id, task.stage)
     return task, is_new
 
 

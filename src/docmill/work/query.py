@@ -13,6 +13,7 @@ from docmill.core.task import LoggedEvent, Status, Task
 from docmill.ports import Faces, Filter, Listing, Ports
 from docmill.work import sweep
 from docmill.work.objects import objects
+from docmill.work.turns import line_up
 
 MAX_BATCH = 100
 LOST_AFTER_MS = 5_000
@@ -26,7 +27,7 @@ async def task(ports: Ports, who: Principal, task_id: int) -> Task:
     if found.is_final or found.attempt_id is None or time.time() * 1000 - found.updated_ms < LOST_AFTER_MS:
         return found
     if found.status is Status.PENDING:
-        await ports.queue.put(found.attempt_id, priority=found.wishes.priority)
+        await line_up(ports, found, found.attempt_id, found.stage)
         return found
     if await sweep.recover_attempt(ports, found.attempt_id):
         found = await ports.ledger.get(task_id, who.owner) or found

@@ -9,6 +9,7 @@ from docmill.core.machine import Change, Verdict
 from docmill.core.reports import Cancelled, Failed, GivenBack, Pages, Progress, Report, Succeeded
 from docmill.core.task import Attempt, Task
 from docmill.ports import Ports
+from docmill.work.turns import line_up
 
 
 async def receive(
@@ -72,4 +73,4 @@ async def ring(ports: Ports, change: Change) -> None:
     ports.signals.changed(change.task.id)
     opens = change.opens
     if opens and not opens.owner:
-        await ports.queue.put(opens.id, delay_ms=opens.delay_ms, priority=change.task.wishes.priority)
+        await line_up(ports, change.task, opens.id, opens.stage, delay_ms=opens.delay_ms)

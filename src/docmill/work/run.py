@@ -15,6 +15,7 @@ from docmill.core.machine import MAX_ABSENCES, MAX_ERRORS, WIRE_STAGE, StageResu
 from docmill.core.reports import Failed, Pages, Succeeded
 from docmill.core.task import Attempt, Fault, Stage, Task
 from docmill.ports import Deferred, Ports
+from docmill.work.places import Place
 from docmill.work.receive import receive
 from docmill.work.stages import parse, postprocess, publish
 from docmill.work.stages.step import AtStage, Step
@@ -40,12 +41,12 @@ STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] 
 }
 
 
-async def run_attempt(ports: Ports, task: Task, attempt: Attempt, *, worker: str) -> UUID | None:
+async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, *, worker: str) -> UUID | None:
     """Run the stage and report. The id of the next attempt if this worker shall go on with it at once."""
     reporter = Reporter(ports, task.id, attempt.id)
     try:
         async with reporter, asyncio.timeout(ports.limits.task_timeout_s):
-            outcome = await STAGES[attempt.stage](ports, Step(task, attempt, reporter.pages))
+            outcome = await STAGES[attempt.stage](ports, Step(task, attempt, reporter.pages, place.parsed))
     except TimeoutError:
         late = StageFailed("task_timeout", seconds=round(ports.limits.task_timeout_s))
         await _fail(ports, task, attempt, late, "timeout")
@@ -69,8 +70,9 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, *, worker: str
         return None
     if isinstance(outcome, Deferred):
         return None
-    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=worker)
-    if change.verdict is not Verdict.APPLIED or change.opens is None:
+    keep_for = worker if await place.goes_on() else None
+    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=keep_for)
+    if change.verdict is not Verdict.APPLIED or change.opens is None or keep_for is None:
         return None
     return change.opens.id
 

@@ -15,6 +15,7 @@ from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Fault, Task
 from docmill.ports import Ports
 from docmill.work.receive import ring
+from docmill.work.turns import line_up
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +31,8 @@ async def sweep(ports: Ports) -> int:
             mended += await _recover(ports, attempt, lapsed_ms)
         except DocmillError as error:
             log.warning("sweep_failed", task=attempt.task_id, code=error.code)
-    for attempt_id in await ports.ledger.due(limit=PAGE):
-        await ports.queue.put(attempt_id)
+    for task, waiting in await ports.ledger.due(limit=PAGE):
+        await line_up(ports, task, waiting.id, waiting.stage)
         mended += 1
     return mended
 

@@ -1,29 +1,38 @@
-"""The queue of one process: a heap on the event loop. What it forgets in a crash, the sweeper finds in the ledger."""
+"""The queue of one process, on its event loop. What it forgets in a crash, the sweeper finds in the ledger."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import count
+import time
 from uuid import UUID
+
+from docmill.core.turns import Lane, Turns, Waiting
 
 
 class LocalQueue:
     def __init__(self) -> None:
-        self._ready: asyncio.PriorityQueue[tuple[int, int, UUID]] = asyncio.PriorityQueue()
-        self._waiting: set[UUID] = set()
-        self._order = count()
+        self._turns = {lane: Turns() for lane in Lane}
+        self._filled = {lane: asyncio.Event() for lane in Lane}
+        self._known: set[UUID] = set()
 
-    async def put(self, attempt_id: UUID, *, delay_ms: int = 0, priority: int = 0) -> None:
-        if attempt_id in self._waiting:
+    async def put(self, waiting: Waiting, *, delay_ms: int = 0) -> None:
+        if waiting.attempt_id in self._known:
             return
-        self._waiting.add(attempt_id)
-        entry = (-priority, next(self._order), attempt_id)
+        self._known.add(waiting.attempt_id)
         if delay_ms:
-            asyncio.get_running_loop().call_later(delay_ms / 1000, self._ready.put_nowait, entry)
+            asyncio.get_running_loop().call_later(delay_ms / 1000, self._add, waiting)
         else:
-            self._ready.put_nowait(entry)
+            self._add(waiting)
 
-    async def get(self) -> UUID:
-        _, _, attempt_id = await self._ready.get()
-        self._waiting.discard(attempt_id)
+    async def get(self, lane: Lane) -> UUID:
+        turns, filled = self._turns[lane], self._filled[lane]
+        while not turns:
+            filled.clear()
+            await filled.wait()
+        attempt_id = turns.take()
+        self._known.discard(attempt_id)
         return attempt_id
+
+    def _add(self, waiting: Waiting) -> None:
+        self._turns[waiting.lane].add(waiting, now_ms=round(time.monotonic() * 1000))
+        self._filled[waiting.lane].set()

@@ -12,10 +12,12 @@ from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import (
     ATTEMPT_COLUMNS,
     TASK_COLUMNS,
+    TASK_WIDTH,
     attempt_of,
     body_of,
     decode,
     encode,
+    of,
     task_of,
     wishes_body,
 )
@@ -102,7 +104,7 @@ DELIVERIES = Statement(
 )
 JOBS = Statement(
     f"""
-    SELECT {", ".join("a." + name.strip() for name in ATTEMPT_COLUMNS.split(","))}
+    SELECT {of("a", ATTEMPT_COLUMNS)}
     FROM attempts a JOIN tasks t ON t.id = a.task_id
     WHERE a.dialect IS NOT NULL AND t.tenant = :tenant AND t.owner = :owner AND a.started_ms < :before
     ORDER BY a.started_ms DESC LIMIT :limit
@@ -132,9 +134,11 @@ COUNT = Statement(
     """
 )
 DUE = Statement(
-    """
-    SELECT id FROM attempts WHERE state = 'queued' AND due_ms <= {now}
-    ORDER BY priority DESC, due_ms LIMIT :limit
+    f"""
+    SELECT {of("t", TASK_COLUMNS)}, {of("a", ATTEMPT_COLUMNS)}
+    FROM attempts a JOIN tasks t ON t.id = a.task_id
+    WHERE a.state = 'queued' AND a.due_ms <= {{now}}
+    ORDER BY a.priority DESC, a.due_ms LIMIT :limit
     """
 )
 LAPSED = Statement(
@@ -228,8 +232,9 @@ class SqlLedger:
     async def attempts(self, task_id: int) -> list[Attempt]:
         return await self._database.glance(_attempts(ATTEMPTS_OF, task_id=task_id))
 
-    async def due(self, *, limit: int) -> list[UUID]:
-        return await self._database.glance(_ids(limit))
+    async def due(self, *, limit: int) -> list[tuple[Task, Attempt]]:
+        rows = await self._database.glance(_rows(DUE, limit=limit))
+        return [(task_of(row), attempt_of(row[TASK_WIDTH:])) for row in rows]
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         rows = await self._database.glance(_rows(LAPSED, limit=limit))
@@ -551,8 +556,3 @@ def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:
 def _attempts(statement: Statement, **params: object) -> Op[list[Attempt]]:
     rows = yield statement(**params)
     return [attempt_of(row) for row in rows]
-
-
-def _ids(limit: int) -> Op[list[UUID]]:
-    rows = yield DUE(limit=limit)
-    return [UUID(row[0]) for row in rows]

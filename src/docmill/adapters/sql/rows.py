@@ -19,6 +19,13 @@ ATTEMPT_COLUMNS = (
     "id, task_id, number, stage, state, owner, due_ms, lease_ms, deadline_ms, started_ms, ended_ms,"
     " worker, dialect, token_hash, process_id, timeout_ms, outcome_hash"
 )
+TASK_WIDTH = TASK_COLUMNS.count(",") + 1
+
+
+def of(table: str, columns: str) -> str:
+    """The columns of one table in a join."""
+    return ", ".join(f"{table}.{name.strip()}" for name in columns.split(","))
+
 
 STATUS_OF = {"mineru_parsing": Status.RUNNING, "llm_processing": Status.RUNNING} | {
     status.value: status for status in Status

@@ -50,6 +50,7 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
         parsed = await engine.start(work, step.report)
         if isinstance(parsed, Deferred):
             return parsed
+        await step.parsed()
         artifacts = await keep(ports, step, parsed, folder)
     await ports.ledger.keep_parse(
         step.task.tenant, mark, step.task.id, artifacts.markdown_key or "", artifacts.parsed_key or ""
@@ -59,19 +60,19 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
 
 async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifacts:
     """Write the artifacts. The pointer to them follows with the transition, never before."""
-    gate = asyncio.Semaphore(PUTS_AT_ONCE)
+    store, gate = objects(ports, step.task.tenant), asyncio.Semaphore(PUTS_AT_ONCE)
 
     async def put(name: str) -> None:
         async with gate:
-            await objects(ports, step.task.tenant).put_file(step.key(f"assets/{name}"), folder / "assets" / name)
+            await store.put_file(step.key(f"assets/{name}"), folder / "assets" / name)
 
     names = [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
     async with asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(put(name))
-    markdown = await objects(ports, step.task.tenant).put_bytes(step.key("mineru.md"), parsed.markdown.encode())
-    whole = await objects(ports, step.task.tenant).put_bytes(step.key("parsed.json"), msgspec.json.encode(parsed))
-    return Artifacts(markdown_key=markdown.key, parsed_key=whole.key)
+        markdown = group.create_task(store.put_bytes(step.key("mineru.md"), parsed.markdown.encode()))
+        whole = group.create_task(store.put_bytes(step.key("parsed.json"), msgspec.json.encode(parsed)))
+    return Artifacts(markdown_key=markdown.result().key, parsed_key=whole.result().key)
 
 
 async def load(ports: Ports, tenant: str, key: str) -> Parsed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from docmill.core.access import Owner
@@ -11,11 +12,16 @@ from docmill.core.task import Attempt, Task
 from docmill.ports import PageReport
 
 
+async def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     task: Task
     attempt: Attempt
     report: PageReport
+    parsed: Callable[[], Awaitable[None]] = _nothing
+    """To be awaited when the engine is done, before the results are stored."""
 
     @property
     def owner(self) -> Owner:
