@@ -22,6 +22,7 @@ from docmill.work.run import run_attempt
 log = structlog.get_logger(__name__)
 
 AFTER_FAULT_S = 1.0
+SETTLE_S = 0.05
 
 
 class Worker:
@@ -147,9 +148,13 @@ class Worker:
         """A task that we run was changed: if that dropped our attempt (a cancel, a retry), stop it now."""
         with self._ports.signals.subscribe() as subscription:
             while True:
-                changed = await subscription.wait(60)
+                changed = {await subscription.wait(60)}
+                # Most changes are our own, at the end of an attempt: a moment later there is nothing to look up.
+                await asyncio.sleep(SETTLE_S)
+                while (other := await subscription.wait(0)) is not None:
+                    changed.add(other)
                 for attempt_id, (task_id, running) in list(self._running.items()):
-                    if task_id == changed and await self._is_dropped(attempt_id):
+                    if task_id in changed and await self._is_dropped(attempt_id):
                         running.cancel()
 
     async def _is_dropped(self, attempt_id: UUID) -> bool:

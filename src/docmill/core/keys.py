@@ -120,13 +120,14 @@ def _flaw(key: str) -> str | None:
         return "it is empty"
     if len(key) > MAX_KEY:
         return f"it has more than {MAX_KEY} characters"
-    if not is_normalized("NFKC", key):
+    is_plain = key.isascii() and key.isprintable()
+    if not is_plain and not is_normalized("NFKC", key):
         return "it is not in Unicode normal form NFKC"
-    if any(category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in key):
+    if not is_plain and any(category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in key):
         return "it has control characters"
     if "\\" in key:
         return "it has a backslash"
-    if any(segment in {"", ".", ".."} for segment in key.split("/")):
+    if not {"", ".", ".."}.isdisjoint(key.split("/")):
         return "it has an empty segment, '.' or '..'"
     return None
 

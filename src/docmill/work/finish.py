@@ -37,7 +37,7 @@ _LINK = re.compile(r"(!?\[[^\]]*\]\()<?([^)>\s]+)>?((?:\s+\"[^\"]*\")?\))")
 async def finish(ports: Ports, task: Task, attempt: Attempt, final: Final, *, outcome_hash: str) -> Change:
     """Read the result, keep it as artifacts, and report the stage as done. Bytes first, pointer second."""
     step = Step(task, attempt, lambda _done, _total: None)
-    with scratch(ports.scratch / f"{attempt.id}-final") as folder:
+    async with scratch(ports.scratch / f"{attempt.id}-final") as folder:
         final = await _fetched(ports, task, attempt, final, folder)
         parsed = await asyncio.to_thread(_parsed, final, folder, attempt.worker or "external")
         artifacts = await keep(ports, step, parsed, folder)

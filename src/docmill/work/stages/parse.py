@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,7 +24,7 @@ PUTS_AT_ONCE = 8
 
 
 async def run(ports: Ports, step: Step) -> StageResult | Deferred:
-    with scratch(ports.scratch / str(step.attempt.id)) as folder:
+    async with scratch(ports.scratch / str(step.attempt.id)) as folder:
         source = folder / "source"
         try:
             stored = await objects(ports, step.task.tenant).fetch(step.task.source_key, source)
@@ -114,11 +114,11 @@ def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_h
     )
 
 
-@contextmanager
-def scratch(folder: Path) -> Iterator[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "assets").mkdir(exist_ok=True)
+@asynccontextmanager
+async def scratch(folder: Path) -> AsyncIterator[Path]:
+    (folder / "assets").mkdir(parents=True, exist_ok=True)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        # In a thread: a file system that is busy syncing lets whoever deletes wait, and the event loop must not.
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

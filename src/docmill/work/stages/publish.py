@@ -77,7 +77,7 @@ async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
             generated_at=datetime.fromtimestamp(task.created_ms / 1000, UTC),
         )
         names = [file.asset for file in twin.files if file.asset]
-        with scratch(ports.scratch / f"{step.attempt.id}-twin") as there:
+        async with scratch(ports.scratch / f"{step.attempt.id}-twin") as there:
             assets = await _fetched(objects(ports, task.tenant), task, names, there)
             original = there / "original"
             await objects(ports, task.tenant).fetch(task.source_key, original)
