@@ -150,10 +150,18 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An Idempotency-Key with the fingerprint of the request that carried it."""
+    """An Idempotency-Key with the fingerprint of the request that carried it.
+
+    A fingerprint may have a second part after a colon, of what is not known of every request: the bytes of a file that
+    could not be stored. Where only one of two has it, the first parts decide.
+    """
 
     key: str
     fingerprint: str
+
+    def is_same(self, seen: str) -> bool:
+        ours = self.fingerprint
+        return seen == ours or seen.startswith(f"{ours}:") or ours.startswith(f"{seen}:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,6 +273,17 @@ def test_the_parse_of_another_tenant_is_not_taken(house: House, goods: Goods) ->
     assert not task["metadata"]["cache_hit"]
 
 
+def test_the_parse_of_a_colleague_is_taken_but_not_their_name(house: House, goods: Goods) -> None:
+    bob = house.etl("acme/bob")
+    task = bob.done("minutes.docx", goods.source)
+    document = bob.http.get(f"/api/v1/documents/{task['metadata']['document_id']}").text
+
+    assert task["metadata"]["cache_hit"]
+    assert task["metadata"]["artifact_mineru_markdown_key"].startswith("users/bob/")
+    assert "users/bob/" in document
+    assert "users/alice/" not in document + json.dumps(task)
+
+
 def test_twins_lie_apart(house: House) -> None:
     paths = {}
     for who in ("acme/alice", "acme/bob", "beta/alice"):

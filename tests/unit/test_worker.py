@@ -1,19 +1,22 @@
 """The worker takes an attempt once, however often the queue delivers it, and gives back what it cannot finish."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from docmill import compose, settings
+from docmill.adapters.stores.local import LocalStore
 from docmill.core.access import LOCAL
 from docmill.core.parsed import Page, Parsed
 from docmill.core.task import Status, Task, Wishes
-from docmill.ports import PageReport, Ports, Work
+from docmill.ports import PageReport, Ports, Store, Stored, Work
 from docmill.work import control, intake, query
 from docmill.work.turns import line_up
+from support.elsewhere import Elsewhere
 
 
 class SlowEngine:
@@ -25,6 +28,7 @@ class SlowEngine:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.starts: Counter[int] = Counter()
+        self.done = 0
         self.stopped: list[int] = []
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
@@ -35,6 +39,7 @@ class SlowEngine:
             self.stopped.append(work.task_id)
             raise
         report(1, 1)
+        self.done += 1
         return Parsed("local", "text/plain", (Page(0, "# Hello"),))
 
     async def warm(self) -> None:
@@ -44,21 +49,45 @@ class SlowEngine:
         pass
 
 
+class SlowStore(LocalStore):
+    """Lets whatever ends in a name wait until it is told to go on."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root)
+        self.name = name
+        self.waiting = 0
+        self.may_go_on = asyncio.Event()
+
+    async def put_bytes(self, key: str, data: bytes) -> Stored:
+        if key.endswith(self.name):
+            self.waiting += 1
+            await self.may_go_on.wait()
+        return await super().put_bytes(key, data)
+
+
 @asynccontextmanager
-async def working(folder: Path, engine: SlowEngine) -> AsyncIterator[Ports]:
-    chosen = settings.load(data=folder / "data", jobs=3)
-    async with compose.opened(chosen) as real:
-        ports = replace(real, engines={"local": engine})
+async def working(
+    folder: Path, engine: SlowEngine, *, store: Store | None = None, jobs: int = 3, **flags: object
+) -> AsyncIterator[Ports]:
+    chosen = settings.load(data=folder / "data", jobs=jobs, **flags)
+    async with compose.opened(chosen, "http://127.0.0.1:9") as real:
+        ports = replace(real, engines={"local": engine}, store=store or real.store)
         async with compose.working(chosen, ports):
             yield ports
 
 
-async def submitted(ports: Ports, name: str = "a.txt") -> Task:
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def submitted(ports: Ports, name: str = "a.txt", engine: str | None = None) -> Task:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"hello"
 
     stored = await intake.upload(ports, LOCAL, 1, name, chunks())
-    wanted = intake.Submission(s3_key=stored.key, filename=name, wishes=Wishes(no_cache=True))
+    wanted = intake.Submission(s3_key=stored.key, filename=name, wishes=Wishes(no_cache=True, engine=engine))
     task, _ = await intake.submit(ports, LOCAL, wanted)
     return task
 
@@ -119,3 +148,72 @@ async def test_a_stage_that_takes_too_long_is_ended_and_said(tmp_path: Path) -> 
     assert failed.fault
     assert ("task_timeout", "timeout") == (failed.fault.code, failed.fault.stage)
     assert engine.stopped
+
+
+async def test_who_waits_for_the_engine_is_pending_and_loses_no_time(tmp_path: Path) -> None:
+    engine = SlowEngine(0.7)
+    async with working(tmp_path, engine, jobs=1, etl_task_timeout=1.8) as ports:
+        tasks = [await submitted(ports, f"{n}.txt") for n in range(4)]
+        await until(lambda: bool(engine.starts))
+        seen = [(await query.task(ports, LOCAL, task.id)).status for task in tasks]
+        done = [await ended(ports, task) for task in tasks]
+
+    assert [Status.RUNNING, Status.PENDING, Status.PENDING, Status.PENDING] == seen
+    # The last one waited for longer than a stage may take.
+    assert [Status.COMPLETED] * 4 == [task.status for task in done]
+
+
+async def test_the_next_parse_starts_while_results_are_stored_but_only_so_many_wait_for_that(tmp_path: Path) -> None:
+    engine, store = SlowEngine(0), SlowStore(tmp_path / "objects", "parsed.json")
+    async with working(tmp_path, engine, store=store, jobs=1) as ports:
+        tasks = [await submitted(ports, f"{n}.txt") for n in range(4)]
+        await until(lambda: engine.done == 2)
+        await asyncio.sleep(0.2)  # time enough for a third, if it were let in
+        assert (2, 1) == (len(engine.starts), store.waiting)
+        seen = [(await query.task(ports, LOCAL, task.id)).status for task in tasks]
+        store.may_go_on.set()
+        done = [await ended(ports, task) for task in tasks]
+
+    assert [Status.RUNNING, Status.RUNNING, Status.PENDING, Status.PENDING] == seen
+    assert {Status.COMPLETED} == {task.status for task in done}
+
+
+async def test_later_stages_hold_no_place_at_the_engine(tmp_path: Path) -> None:
+    engine, store = SlowEngine(0), SlowStore(tmp_path / "objects", "output.json")
+    async with working(tmp_path, engine, store=store, jobs=1, stage_jobs=2) as ports:
+        tasks = [await submitted(ports, f"{n}.txt") for n in range(8)]
+        await until(lambda: engine.done == 8 and store.waiting == 2)
+        await asyncio.sleep(0.2)  # time enough for a third, if it were let in
+        assert 2 == store.waiting
+        store.may_go_on.set()
+        done = [await ended(ports, task) for task in tasks]
+
+    assert {Status.COMPLETED} == {task.status for task in done}
+    assert {1} == set(engine.starts.values())
+
+
+async def test_a_stop_while_results_are_stored_gives_back_all_of_them(tmp_path: Path) -> None:
+    engine, store = SlowEngine(0), SlowStore(tmp_path / "objects", "output.json")
+    async with working(tmp_path, engine, store=store, jobs=1, stage_jobs=2) as ports:
+        tasks = [await submitted(ports, f"{n}.txt") for n in range(5)]
+        async with asyncio.timeout(30):
+            while 5 != (await ports.ledger.counts()).get("llm_processing"):
+                await asyncio.sleep(0.01)
+    again = SlowEngine(0)
+    async with working(tmp_path, again, store=LocalStore(tmp_path / "objects")) as ports:
+        done = [await ended(ports, await query.task(ports, LOCAL, task.id)) for task in tasks]
+
+    assert [(Status.COMPLETED, 1)] * 5 == [(task.status, task.attempt) for task in done]
+    assert not again.starts
+
+
+async def test_a_busy_engine_keeps_nobody_from_an_external_worker(tmp_path: Path) -> None:
+    engine = SlowEngine(30)
+    with Elsewhere() as there:
+        async with working(tmp_path, engine, jobs=1, workers=json.loads(there.settings())) as ports:
+            await submitted(ports, "near.txt")
+            await until(lambda: bool(engine.starts))
+            waits, goes = await submitted(ports, "waits.txt"), await submitted(ports, "far.txt", "secretary")
+            job = await asyncio.to_thread(there.jobs.get, timeout=30)
+            assert str(goes.attempt_id) == job.id
+            assert Status.PENDING is (await query.task(ports, LOCAL, waits.id)).status

@@ -178,17 +178,18 @@ async def _submit_one(
     ports: Ports, who: Principal, file: Received, asked: Asked, key: str | None
 ) -> tuple[dict[str, Any], bool]:
     """One line of the answer, and whether it is a new task."""
-    wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes())
+    request = fingerprint({**asked.model_dump(mode="json"), "file": file.filename}) if key else ""
     if file.fault or not file.stored:
         fault = file.fault or StageFailed("upload_failed", why="nothing was stored")
-        task = await intake.record_failed_upload(ports, who, file.project_id, file.filename, fault, wanted)
-        return _item(task, fault.message), True
-    once = key and Once(
-        key, fingerprint({**asked.model_dump(mode="json"), "file": [file.filename, file.stored.sha256]})
-    )
+        wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes())
+        task, is_new = await intake.record_failed_upload(
+            ports, who, file.project_id, file.filename, fault, wanted, once=Once(key, request) if key else None
+        )
+        return _item(task, task.fault.message if task.fault else None), is_new
+    once = Once(key, f"{request}:{file.stored.sha256}") if key else None
     wanted = Submission(file.stored.key, file.project_id, file.filename, asked.rule_id, asked.wishes())
     try:
-        task, is_new = await intake.submit(ports, who, wanted, once=once or None)
+        task, is_new = await intake.submit(ports, who, wanted, once=once)
     except DocmillError as error:
         if error.status < 500 and not file.is_late:
             raise

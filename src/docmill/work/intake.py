@@ -48,9 +48,19 @@ async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once
 
 
 async def record_failed_upload(
-    ports: Ports, who: Principal, project_id: int, filename: str, error: DocmillError, wanted: Submission
-) -> Task:
-    """A file that could not be stored is a failed task that people can see, not a line in a log."""
+    ports: Ports,
+    who: Principal,
+    project_id: int,
+    filename: str,
+    error: DocmillError,
+    wanted: Submission,
+    *,
+    once: Once | None = None,
+) -> tuple[Task, bool]:
+    """A file that could not be stored is a failed task that people can see, not a line in a log.
+
+    False: the Idempotency-Key was seen before, and this is the task of then.
+    """
     rule = await _rule_id(ports, who, wanted.rule_id)
     new = NewTask(
         tenant=who.tenant,
@@ -62,9 +72,10 @@ async def record_failed_upload(
         wishes=wanted.wishes,
         upload_fault=f"{error.code}: {error.message}",
     )
-    task, _ = await ports.ledger.open(new, attempt_id=uuid4())
-    ports.signals.changed(task.id)
-    return task
+    task, is_new = await ports.ledger.open(new, attempt_id=uuid4(), once=once)
+    if is_new:
+        ports.signals.changed(task.id)
+    return task, is_new
 
 
 async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:

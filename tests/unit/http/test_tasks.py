@@ -533,6 +533,39 @@ async def test_the_same_files_under_the_same_key_are_the_same_tasks(desk):
     assert 2 == len(await stored(desk))
 
 
+async def test_a_file_that_could_not_be_stored_is_one_failed_task_however_often_it_comes(open_desk):
+    broken = []
+
+    def sometimes(ports):
+        broken.append(FullStore(ports.store))
+        return replace(ports, store=broken[0])
+
+    async with open_desk(alter=sometimes) as desk:
+
+        async def send(key, data=b"a"):
+            answer = await desk.http.post(
+                f"{ETL}/upload_and_submit",
+                data={"project_id": "5"},
+                files=[("files", ("a.pdf", data))],
+                headers={"Idempotency-Key": key},
+            )
+            return answer.headers.get("Idempotent-Replayed"), answer.json().get("items", answer.json().get("code"))
+
+        (_, first), (replayed, again) = await send("k"), await send("k")
+        assert "failed" == first[0]["status"]
+        assert ("true", first) == (replayed, again)
+
+        broken[0].put = broken[0].inner.put
+        assert ("true", first) == await send("k")
+        _, stored_one = await send("other")
+        assert "pending" == stored_one[0]["status"]
+        assert (None, "idempotency_mismatch") == await send("other", b"b")
+
+        del broken[0].put
+        assert ("true", stored_one) == await send("other")
+        assert 2 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
 @pytest.mark.parametrize(
     ("data", "status", "code"),
     [

@@ -293,7 +293,7 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
     if once is not None:
         seen = yield ONCE(tenant=new.tenant, owner=new.owner, key=once.key)
         if seen:
-            if seen[0][0] != once.fingerprint:
+            if not once.is_same(seen[0][0]):
                 raise Invalid("idempotency_mismatch")
             rows = yield GET_TASK(id=seen[0][1])
             return task_of(rows[0]), False

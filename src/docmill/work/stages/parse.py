@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from docmill.core.errors import NotFound, StageFailed
+from docmill.core.keys import user_prefix
 from docmill.core.machine import StageResult
 from docmill.core.parsed import Parsed
 from docmill.core.task import Artifacts
@@ -36,7 +37,7 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
         engine = ports.engines[wanted]
         mark = fingerprint(stored.sha256, engine, step.task.wishes.parse)
         if not step.task.wishes.no_cache:
-            reused = await _reused(ports, step, mark)
+            reused = await _reused(ports, step, mark, folder)
             if reused:
                 return _result(reused[1], reused[0], stored.sha256, cache_hit=True)
         work = Work(
@@ -66,9 +67,8 @@ async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifa
         async with gate:
             await store.put_file(step.key(f"assets/{name}"), folder / "assets" / name)
 
-    names = [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
     async with asyncio.TaskGroup() as group:
-        for name in names:
+        for name in _files(parsed):
             group.create_task(put(name))
         markdown = group.create_task(store.put_bytes(step.key("mineru.md"), parsed.markdown.encode()))
         whole = group.create_task(store.put_bytes(step.key("parsed.json"), msgspec.json.encode(parsed)))
@@ -86,15 +86,30 @@ def fingerprint(source_sha256: str, engine: Engine, options: dict[str, object]) 
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-async def _reused(ports: Ports, step: Step, mark: str) -> tuple[Artifacts, Parsed] | None:
+async def _reused(ports: Ports, step: Step, mark: str, folder: Path) -> tuple[Artifacts, Parsed] | None:
+    """An equal parse of this tenant. One of another user is copied: keys name their user, and go with their task."""
     keys = await ports.ledger.parse_of(step.task.tenant, mark)
     if keys is None:
         return None
     try:
         parsed = await load(ports, step.task.tenant, keys[1])
+        if keys[1].startswith(user_prefix(step.task.owner)):
+            return Artifacts(markdown_key=keys[0], parsed_key=keys[1]), parsed
+        store = objects(ports, step.task.tenant)
+        for name in _files(parsed):
+            await store.fetch(beside(keys[1], name), folder / "assets" / name)
     except NotFound:
         return None
-    return Artifacts(markdown_key=keys[0], parsed_key=keys[1]), parsed
+    return await keep(ports, step, parsed, folder), parsed
+
+
+def beside(parsed_key: str, name: str) -> str:
+    """Figures lie beside the parse that found them, which may be another task's if it was reused."""
+    return f"{parsed_key.rpartition('/')[0]}/assets/{name}"
+
+
+def _files(parsed: Parsed) -> list[str]:
+    return [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
 
 
 def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_hit: bool) -> StageResult:

@@ -21,7 +21,7 @@ from docmill.ports import Ports
 from docmill.work import query, tables
 from docmill.work.objects import TenantStore, objects
 from docmill.work.receive import ring
-from docmill.work.stages.parse import load, scratch
+from docmill.work.stages.parse import beside, load, scratch
 from docmill.work.stages.step import AtStage, Step
 
 GENERATED_BY = "docmill"
@@ -58,9 +58,7 @@ async def _store_document(ports: Ports, step: Step, parsed: Parsed) -> UUID:
 
 
 def asset_key(task: Task, name: str) -> str:
-    """Figures lie beside the parse that found them, which may be another task's if it was reused."""
-    folder = (task.artifacts.parsed_key or "").rpartition("/")[0]
-    return f"{folder}/assets/{name}"
+    return beside(task.artifacts.parsed_key or "", name)
 
 
 async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
