@@ -69,6 +69,17 @@ async def test_two_workers_cannot_claim_the_same_attempt(ledger: SqlLedger) -> N
         assert 1 == sum(found is not None for found in taken)
 
 
+async def test_what_is_due_comes_by_priority_and_then_the_tenants_take_turns(ledger: SqlLedger) -> None:
+    flood = [await opened(ledger) for _ in range(6)]
+    small = [await opened(ledger, a_task(CARL)) for _ in range(2)]
+    urgent = await opened(ledger, a_task(BERT, priority=3))
+
+    due = [task.id for task, _ in await ledger.due(limit=6)]
+
+    expected = [urgent, flood[0], small[0], flood[1], small[1], flood[2]]
+    assert [task.id for task in expected] == due
+
+
 async def test_an_attempt_is_not_claimed_before_it_is_due(ledger: SqlLedger) -> None:
     task, attempt = await claimed(ledger, await opened(ledger))
     change = await fail(ledger, task.id, attempt.id, retryable=True)

@@ -135,10 +135,17 @@ COUNT = Statement(
 )
 DUE = Statement(
     f"""
+    WITH waiting AS (
+        SELECT a.id, a.priority, a.task_id,
+               ROW_NUMBER() OVER (PARTITION BY a.priority, t.tenant ORDER BY a.due_ms, a.task_id) AS turn
+        FROM attempts a JOIN tasks t ON t.id = a.task_id
+        WHERE a.state = 'queued' AND a.due_ms <= {{now}}
+    ), first AS (
+        SELECT id, priority, turn, task_id FROM waiting ORDER BY priority DESC, turn, task_id LIMIT :limit
+    )
     SELECT {of("t", TASK_COLUMNS)}, {of("a", ATTEMPT_COLUMNS)}
-    FROM attempts a JOIN tasks t ON t.id = a.task_id
-    WHERE a.state = 'queued' AND a.due_ms <= {{now}}
-    ORDER BY a.priority DESC, a.due_ms LIMIT :limit
+    FROM first f JOIN attempts a ON a.id = f.id JOIN tasks t ON t.id = a.task_id
+    ORDER BY f.priority DESC, f.turn, f.task_id
     """
 )
 LAPSED = Statement(
@@ -233,8 +240,7 @@ class SqlLedger:
         return await self._database.glance(_attempts(ATTEMPTS_OF, task_id=task_id))
 
     async def due(self, *, limit: int) -> list[tuple[Task, Attempt]]:
-        rows = await self._database.glance(_rows(DUE, limit=limit))
-        return [(task_of(row), attempt_of(row[TASK_WIDTH:])) for row in rows]
+        return await self._database.glance(_due(limit))
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         rows = await self._database.glance(_rows(LAPSED, limit=limit))
@@ -556,3 +562,8 @@ def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:
 def _attempts(statement: Statement, **params: object) -> Op[list[Attempt]]:
     rows = yield statement(**params)
     return [attempt_of(row) for row in rows]
+
+
+def _due(limit: int) -> Op[list[tuple[Task, Attempt]]]:
+    rows = yield DUE(limit=limit)
+    return [(task_of(row), attempt_of(row[TASK_WIDTH:])) for row in rows]
