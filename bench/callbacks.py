@@ -102,12 +102,12 @@ async def forget_storage(ports: Any, jobs: dict[str, str]) -> None:
     from docmill.core.machine import Verdict
     from docmill.http import callbacks
 
-    known = {UUID(job): (await ports.ledger.find(UUID(job)))[1] for job in jobs}
+    known = {job: (await ports.ledger.find(UUID(job)))[1] for job in jobs}
 
     class Nowhere(callbacks.CallbackDoor):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            self._known = known
+            self._known = {job: self._known_of(attempt) for job, attempt in known.items()}
             self._gathering = self
 
         async def report(self, _: Any) -> Verdict:

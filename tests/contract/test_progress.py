@@ -101,11 +101,11 @@ async def test_a_batch_writes_what_a_single_decision_would(ledger: SqlLedger, pe
     assert seqs[-1] == ours[0].event_seq
 
 
-async def test_progress_never_falls_and_each_report_moves_the_deadline(ledger: SqlLedger) -> None:
+async def test_progress_never_falls_and_each_report_keeps_the_deadline_ahead(ledger: SqlLedger) -> None:
+    """After each report the worker may be silent for its whole time, and hardly longer."""
     task, job = await a_job(ledger)
     await ledger.progress([heard(job, 80)])
     first = await ledger.find(job.id)
-    await asyncio.sleep(0.02)
     await ledger.progress([heard(job, 10)])
     second = await ledger.find(job.id)
 
@@ -115,7 +115,10 @@ async def test_progress_never_falls_and_each_report_moves_the_deadline(ledger: S
     assert second[1].deadline_ms
     assert job.deadline_ms
     assert first[0].progress == second[0].progress > task.progress
-    assert job.deadline_ms <= first[1].deadline_ms < second[1].deadline_ms
+    for found in (first, second):
+        reported_ms = found[0].updated_ms
+        assert reported_ms + TIMEOUT_MS <= found[1].deadline_ms <= reported_ms + TIMEOUT_MS + 5_000
+    assert job.deadline_ms < first[1].deadline_ms
     assert first[0].version + 1 == second[0].version
 
 

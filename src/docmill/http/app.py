@@ -67,6 +67,16 @@ log = structlog.get_logger("docmill.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+class App(FastAPI):
+    """FastAPI behind the door for callbacks, which are too many for the layers that it wraps around its middleware."""
+
+    front: CallbackFront
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not await self.front.take(scope, receive, send):
+            await super().__call__(scope, receive, send)
+
+
 def build_app(
     ports: Ports,
     *,
@@ -76,7 +86,7 @@ def build_app(
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
     """The app. `app.state.drain.begin()` makes it finish what it does and take nothing new."""
-    app = FastAPI(
+    app = App(
         title="docmill",
         version=options.version,
         description="Documents in, validated Markdown, images and tables out.",
@@ -103,12 +113,8 @@ def build_app(
         )
     app.add_middleware(Gate, options=options, drain=drain, is_open=not auth.options.require)
     app.add_middleware(Envelope, metrics=app.state.metrics)
-    app.add_middleware(
-        CallbackFront,
-        ports=ports,
-        options=callbacks or CallbackOptions(),
-        drain=drain,
-        metrics=app.state.metrics,
+    app.front = CallbackFront(
+        ports=ports, options=callbacks or CallbackOptions(), drain=drain, metrics=app.state.metrics
     )
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     return app

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +18,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from docmill.core.errors import (
     BadRequest,
@@ -44,7 +43,7 @@ from docmill.http.errors import answer, unexpected
 from docmill.http.limits import Drain
 from docmill.http.metrics import Metrics
 from docmill.http.peers import Network, bucket_of, peer_of
-from docmill.http.wire import Json, check_json
+from docmill.http.wire import Json, check_json, encode
 from docmill.ports import Delivery, Heard, Ports
 from docmill.work import jobs
 from docmill.work.finish import finish
@@ -67,6 +66,11 @@ SECRETARY = "/api/external/jobs/"
 DISPATCHER = "/api/v1/tasks/"
 CALLBACK = "/callback"
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+FINE = [
+    (b"content-type", b"application/json"),
+    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
+]
+NO_JOB = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +87,46 @@ class CallbackOptions:
 
 
 @dataclass(slots=True)
+class _Known:
+    """A job that reports progress, and what each of its reports needs again."""
+
+    attempt: Attempt
+    expected: Expected
+    bucket: str
+    reply: bytes
+
+
+@dataclass(slots=True)
 class _Call:
     """One callback on its way through the checks."""
 
-    job_id: UUID | None
+    job: str
+    """As the path spells it."""
     scope: Scope
     proxies: tuple[Network, ...]
     attempt: Attempt | None = None
     kind: str = "unread"
-    size: int = 0
-    hash: str = ""
+    raw: bytes = b""
+    """The whole body, if it is small."""
+    streamed_bytes: int = 0
+    streamed_hash: str = ""
     reason: str | None = None
+
+    @property
+    def job_id(self) -> UUID | None:
+        return self.attempt.id if self.attempt else _uuid(self.job)
 
     @property
     def peer(self) -> str:
         return bucket_of(peer_of(self.scope, self.proxies))
+
+    @property
+    def size(self) -> int:
+        return self.streamed_bytes or len(self.raw)
+
+    @property
+    def hash(self) -> str:
+        return self.streamed_hash or (sha256(self.raw).hexdigest() if self.raw else "")
 
     @property
     def declared(self) -> int | None:
@@ -113,7 +142,7 @@ class CallbackDoor:
 
     def __init__(self, dialect: Dialect, ports: Ports, options: CallbackOptions) -> None:
         self._gathering = Gathering(ports)
-        self._known: dict[UUID, Attempt] = {}
+        self._known: dict[str, _Known] = {}
         """Jobs that report progress, so that a report needs no look into the ledger before it is written there. The
         ledger judges token and state again."""
         self._dialect = dialect
@@ -122,6 +151,7 @@ class CallbackDoor:
         is_dispatcher = dialect.name == "dispatcher"
         self._limit = options.max_report_bytes if is_dispatcher else options.max_final_bytes
         self._counts_every_request = is_dispatcher
+        self._keys = options.signing_keys if is_dispatcher else ()
 
     @property
     def name(self) -> str:
@@ -129,10 +159,11 @@ class CallbackDoor:
 
     async def take(self, job: str, scope: Scope, receive: Receive, send: Send) -> int:
         """Receive one callback and answer it; the status of the answer."""
-        call = _Call(_uuid(job), scope, self._options.trusted_proxies)
+        call = _Call(job, scope, self._options.trusted_proxies)
         try:
             reply = await self._judge(call, receive)
-            await self._keep(call, 200)
+            if call.kind != "progress" or call.reason is not None:
+                await self._keep(call, 200)
         except ClientDisconnect:
             return 499
         except DocmillError as error:
@@ -140,57 +171,65 @@ class CallbackDoor:
         except OSError as error:
             fault = StageFailed("storage_failed", why=type(error).__name__)
             return await self._refuse(call, fault, scope, receive, send)
-        await Json(reply, headers=HEADERS)(scope, receive, send)
+        length = str(len(reply)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [*FINE, (b"content-length", length)]})
+        await send({"type": "http.response.body", "body": reply})
         return 200
 
-    async def _judge(self, call: _Call, receive: Receive) -> dict[str, Any]:
+    async def _judge(self, call: _Call, receive: Receive) -> bytes:
         if self._counts_every_request:
             await self._count(f"callback:{call.peer}", PER_MINUTE)
         declared = call.declared
         if declared is not None and declared > self._limit:
             raise TooLarge("body_too_large", limit=self._limit)
-        claim = Claim.of(call.job_id or UUID(int=0), call.scope["headers"])
+        known = self._known.get(call.job)
+        claim = Claim.of(known.attempt.id if known else call.job_id or NO_JOB, call.scope["headers"])
         if declared is None or declared > SMALL_BYTES:
             return await self._judge_large(call, claim, receive)
-        return await self._judge_small(call, claim, receive)
+        return await self._judge_small(call, claim, known, receive)
 
-    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> dict[str, Any]:
+    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> bytes:
         task, attempt = await self._admit(call, claim)
         # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
         with self._folder() as name:
             value = await self._read(call, claim, attempt, receive, Path(name), self._dialect.spills)
             return await self._apply(call, task, attempt, self._dialect.read(value, Path(name)))
 
-    async def _judge_small(self, call: _Call, claim: Claim, receive: Receive) -> dict[str, Any]:
+    async def _judge_small(self, call: _Call, claim: Claim, known: _Known | None, receive: Receive) -> bytes:
         found: tuple[Task, Attempt] | None = None
-        attempt = self._recall(call, claim)
-        if attempt is None:
+        if known is None or not self._recall(call, claim, known):
             found = await self._admit(call, claim)
-            attempt = found[1]
-        value = await self._read_small(call, claim, attempt, receive)
+            known = self._known_of(found[1])
+        value = await self._read_small(call, claim, known.expected, receive)
         # Only `data` can hold texts that become files.
-        with self._folder() if value.get("data") else nullcontext() as name:
-            report = self._dialect.read(value, Path(name) if name else None)
+        if not value.get("data"):
+            report = self._dialect.read(value)
             if isinstance(report, Progress):
-                return await self._note(call, attempt, report)
-            # Whatever ends a job is judged by how it stands now, not by what we remember.
-            task, attempt = found or await self._admit(call, claim)
-            return await self._apply(call, task, attempt, report)
+                return await self._note(call, known, report)
+            return await self._end_small(call, claim, found, report)
+        with self._folder() as name:
+            return await self._end_small(call, claim, found, self._dialect.read(value, Path(name)))
+
+    async def _end_small(self, call: _Call, claim: Claim, found: tuple[Task, Attempt] | None, report: Outcome) -> bytes:
+        # Whatever ends a job is judged by how it stands now, not by what we remember.
+        task, attempt = found or await self._admit(call, claim)
+        return await self._apply(call, task, attempt, report)
 
     def _folder(self) -> TemporaryDirectory[str]:
         return TemporaryDirectory(dir=self._ports.scratch, prefix="callback-")
 
-    def _recall(self, call: _Call, claim: Claim) -> Attempt | None:
-        """The job, if it is known and this is its token."""
-        attempt = self._known.get(call.job_id) if call.job_id else None
-        if attempt is None:
-            return None
+    def _recall(self, call: _Call, claim: Claim, known: _Known) -> bool:
+        """Whether this is the token of the job that we know."""
         try:
-            self._dialect.authenticate(claim, self._expected(attempt))
+            self._dialect.authenticate(claim, known.expected)
         except DocmillError:
-            return None
-        call.attempt = attempt
-        return attempt
+            return False
+        call.attempt = known.attempt
+        return True
+
+    def _known_of(self, attempt: Attempt) -> _Known:
+        reply = encode(self._dialect.reply(Progress(), attempt.id))
+        return _Known(attempt, self._expected(attempt), f"progress:{attempt.id}", reply)
 
     async def _admit(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
         task, attempt = await self._look_up(call, claim)
@@ -199,11 +238,12 @@ class CallbackDoor:
 
     async def _look_up(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
         try:
-            if call.job_id is None:
+            job_id = call.job_id
+            if job_id is None:
                 raise NotFound("job_not_found", job="of this name")
-            task, attempt = await jobs.find(self._ports, call.job_id)
+            task, attempt = await jobs.find(self._ports, job_id)
             if attempt.dialect != self._dialect.name:
-                raise NotFound("job_not_found", job=call.job_id)
+                raise NotFound("job_not_found", job=job_id)
         except NotFound:
             pretend(self._dialect, claim)
             if not self._counts_every_request:
@@ -220,15 +260,17 @@ class CallbackDoor:
                 await self._count(f"bad-token:{call.peer}", PER_MINUTE)
             raise
 
-    async def _read_small(self, call: _Call, claim: Claim, attempt: Attempt, receive: Receive) -> dict[str, Any]:
+    async def _read_small(self, call: _Call, claim: Claim, expected: Expected, receive: Receive) -> dict[str, Any]:
         """A body that fits into memory is read at once: as strict as the streaming reader, and cheaper."""
-        signature = self._dialect.signature(claim, self._expected(attempt), now=time.time())
-        if signature.hopeless:
+        signature = None
+        if expected.signing != "off":
+            signature = self._dialect.signature(claim, expected, now=time.time())
+            if signature.hopeless:
+                signature.check()
+        call.raw = raw = await _whole(receive)
+        if signature is not None:
+            signature.update(raw)
             signature.check()
-        raw = b"".join([chunk async for chunk in _chunks(receive)])
-        call.size, call.hash = len(raw), sha256(raw).hexdigest()
-        signature.update(raw)
-        signature.check()
         try:
             value = check_json(raw)
         except DocmillError as error:
@@ -258,48 +300,49 @@ class CallbackDoor:
 
         try:
             async for chunk in _chunks(receive):
-                call.size += len(chunk)
-                if call.size > self._limit:
+                call.streamed_bytes += len(chunk)
+                if call.streamed_bytes > self._limit:
                     raise TooLarge("body_too_large", limit=self._limit)
-                if call.size > OFF_LOOP_BYTES:
+                if call.streamed_bytes > OFF_LOOP_BYTES:
                     await asyncio.to_thread(feed, chunk)
                 else:
                     feed(chunk)
         except BaseException:
             body.discard()
             raise
-        call.hash = hashed.hexdigest()
+        call.streamed_hash = hashed.hexdigest()
         return body.close()
 
-    async def _note(self, call: _Call, attempt: Attempt, report: Progress) -> dict[str, Any]:
+    async def _note(self, call: _Call, known: _Known, report: Progress) -> bytes:
         call.kind = "progress"
-        await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
-        heard = Heard(attempt.task_id, attempt.id, attempt.token_hash or "", report)
+        attempt = known.attempt
+        await self._count(known.bucket, PROGRESS_PER_MINUTE)
+        heard = Heard(attempt.task_id, attempt.id, known.expected.token_hash, report)
         verdict = await self._gathering.report(heard)
         if verdict is Verdict.APPLIED:
-            self._remember(attempt)
-            return self._dialect.reply(report, attempt.id)
-        self._known.pop(attempt.id, None)
+            self._remember(call.job, known)
+            return known.reply
+        self._known.pop(call.job, None)
         if verdict is None:
             raise NotFound("job_not_found", job=attempt.id)
         if verdict is Verdict.REPLACED:
             raise Unauthorized("callback_token_invalid")
         call.reason = "ignored: the job is over"
-        return self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED)
+        return encode(self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED))
 
-    def _remember(self, attempt: Attempt) -> None:
-        self._known[attempt.id] = attempt
+    def _remember(self, job: str, known: _Known) -> None:
+        self._known[job] = known
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
-    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> dict[str, Any]:
+    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> bytes:
         if isinstance(report, Progress):
-            return await self._note(call, attempt, report)
+            return await self._note(call, self._known_of(attempt), report)
         call.kind = _kind(report)
-        self._known.pop(attempt.id, None)
+        self._known.pop(call.job, None)
         change = await self._end(call, task, attempt, report)
         call.reason = self._too_late(change, attempt, report)
-        return self._dialect.reply(report, attempt.id)
+        return encode(self._dialect.reply(report, attempt.id))
 
     async def _end(self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled) -> Change:
         if isinstance(report, Final) and attempt.state is State.HANDED_OVER:
@@ -323,8 +366,7 @@ class CallbackDoor:
         return f"ignored: {change.verdict.value}"
 
     def _expected(self, attempt: Attempt) -> Expected:
-        keys = self._options.signing_keys if self._dialect.name == "dispatcher" else ()
-        return Expected(attempt.token_hash or "", keys, self._options.signing if keys else "off")
+        return Expected(attempt.token_hash or "", self._keys, self._options.signing if self._keys else "off")
 
     async def _count(self, bucket: str, limit: int) -> None:
         if self._ports.limiter is None:
@@ -335,7 +377,7 @@ class CallbackDoor:
 
     async def _keep(self, call: _Call, status: int) -> None:
         """A line for the people who look at the job. Progress that counted has its line in the task's log."""
-        if call.attempt is None or (call.kind == "progress" and call.reason is None):
+        if call.attempt is None:
             return
         line = Delivery(call.kind, status, call.reason, call.hash, call.size)
         try:
@@ -344,6 +386,7 @@ class CallbackDoor:
             log.warning("delivery_not_kept", job=str(call.job_id), code=error.code)
 
     async def _refuse(self, call: _Call, error: DocmillError, scope: Scope, receive: Receive, send: Send) -> int:
+        scope.setdefault("state", {})["request_id"] = uuid4().hex
         call.reason = f"{error.code}: {error.message}"[:500]
         if error.status != 429:
             await self._keep(call, error.status)
@@ -364,32 +407,33 @@ class CallbackFront:
     here, and cost several times the report itself. Refusals are logged, all are counted.
     """
 
-    def __init__(self, app: ASGIApp, *, ports: Ports, options: CallbackOptions, drain: Drain, metrics: Metrics) -> None:
-        self._app = app
+    def __init__(self, *, ports: Ports, options: CallbackOptions, drain: Drain, metrics: Metrics) -> None:
         self._drain = drain
         self._metrics = metrics
         self._secretary = CallbackDoor(Secretary(), ports, options)
         self._dispatcher = CallbackDoor(Dispatcher(), ports, options)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a callback. False: it is none."""
         found = self._door(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if found is None:
-            await self._app(scope, receive, send)
-            return
+            return False
         door, job = found
         self._metrics.began()
         began = time.perf_counter()
-        scope.setdefault("state", {})["request_id"] = uuid4().hex
         try:
             if self._drain.begun:
                 status = 503
+                scope.setdefault("state", {})["request_id"] = uuid4().hex
                 await answer(scope, Unavailable("shutting_down"))(scope, receive, send)
             else:
                 status = await door.take(job, scope, receive, send)
         except Exception as error:
             status = 500
+            scope.setdefault("state", {})["request_id"] = uuid4().hex
             await unexpected(error, scope)(scope, receive, send)
         self._metrics.ended(f"callback/{door.name}", "POST", status, time.perf_counter() - began)
+        return True
 
     def _door(self, path: str) -> tuple[CallbackDoor, str] | None:
         if path.startswith(SECRETARY) and "/" not in (job := path[len(SECRETARY) :]):
@@ -418,6 +462,11 @@ def _kind(report: Outcome) -> str:
             return "cancelled"
         case _:
             return "failed"
+
+
+async def _whole(receive: Receive) -> bytes:
+    """A small body. It mostly came with its head, in one message."""
+    return b"".join([chunk async for chunk in _chunks(receive)])
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:

@@ -37,13 +37,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 def check_json(body: bytes) -> Any:
     """The value of a JSON text that is safe to store anywhere. 400: it is no JSON; 422: it holds what we refuse."""
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_int=_int,
-            parse_float=_float,
-            parse_constant=_constant,
-        )
+        value = _strict.decode(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise BadRequest("request_invalid", why="the body is not UTF-8.") from None
     except json.JSONDecodeError as error:
@@ -115,6 +109,9 @@ def _texts(value: Any) -> Iterable[str]:
 
 def _refused(why: str) -> Invalid:
     return Invalid("request_invalid", why=why)
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=_constant)
 
 
 # Writing

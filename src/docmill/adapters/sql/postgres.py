@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from docmill.adapters.sql.statement import Op
+from docmill.adapters.sql.statement import Op, Query
 from docmill.core.errors import StorageFull, Unavailable
 
 T = TypeVar("T")
@@ -164,13 +164,21 @@ async def _transaction(connection: Any, begin: str) -> AsyncIterator[None]:
         raise Unavailable("database_unavailable")
 
 
+async def _rows(connection: Any, query: Query, limit: dict[str, float]) -> Any:
+    if query.many is None:
+        return await connection.fetch(query.statement.postgres, *query.values, **limit)
+    # One round trip for all of them.
+    await connection.executemany(query.statement.postgres, query.many, **limit)
+    return []
+
+
 async def _drive(connection: Any, op: Op[T], patience_s: float | None = None) -> T:
     limit = {} if patience_s is None else {"timeout": patience_s}
     try:
         query = next(op)
         while True:
             try:
-                rows = await connection.fetch(query.statement.postgres, *query.values, **limit)
+                rows = await _rows(connection, query, limit)
             except asyncpg.PostgresError as error:
                 query = op.throw(error)
             else:

@@ -1,112 +1,172 @@
 """Progress of many jobs in one transaction: what workers report most often costs the least.
 
-The rule and the compare-and-set are those of every other decision, and a test holds both ways against each other. But
-no task is built and taken apart again: of a row, progress changes two numbers and three places of its face. Columns
-that it cannot change are left alone, for most of them are in an index.
+The rule is that of every other decision, and a test holds both ways against each other. But no task is built and taken
+apart again: of a row, progress changes two numbers and three places of its face. Columns that it cannot change are left
+alone, for most of them are in an index. And a batch takes as many statements as one report.
 """
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import STAGE_OF, STATE_OF, STATUS_OF, TASK_COLUMNS, body_of, decode, encode, task_of
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core import machine
-from docmill.core.errors import Unavailable
 from docmill.core.face import iso
 from docmill.core.machine import Verdict
+from docmill.core.reports import Progress
 from docmill.core.task import Stage
 from docmill.ports import Heard
 
-LOAD_TASK = Statement(
-    "SELECT version, event_seq, progress, updated_ms, face, attempt_id, status, {now} FROM tasks WHERE id = :id {lock}"
+NOW = Statement("SELECT {now}")
+LOAD_TASKS = Statement(
+    """
+    SELECT id, event_seq, progress, updated_ms, face, attempt_id, status FROM tasks
+    WHERE id IN (SELECT CAST(value AS BIGINT) FROM {each}(CAST(:ids AS {json})))
+    ORDER BY id {lock}
+    """
 )
-LOAD_ATTEMPT = Statement("SELECT stage, state, token_hash FROM attempts WHERE id = :id")
+LOAD_JOBS = Statement(
+    """
+    SELECT id, stage, state, token_hash, process_id, lease_ms, deadline_ms, timeout_ms FROM attempts
+    WHERE id IN (SELECT value FROM {each}(CAST(:ids AS {json})))
+    """
+)
 LOAD_WHOLE = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id")
 UPDATE_TASK = Statement(
     """
     UPDATE tasks SET version = version + 1, event_seq = :event_seq, progress = :progress, face = :face,
            updated_ms = :now_ms
-    WHERE id = :id AND version = :version
-    RETURNING id
+    WHERE id = :id
     """
 )
 SET_BODY = Statement("UPDATE tasks SET body = :body WHERE id = :id")
 SIGN_OF_LIFE = Statement(
-    """
-    UPDATE attempts SET deadline_ms = CAST(:now_ms AS BIGINT) + timeout_ms, lease_ms = NULL,
-           process_id = COALESCE(:process_id, process_id)
-    WHERE id = :id
-    """
+    "UPDATE attempts SET deadline_ms = :deadline_ms, lease_ms = NULL, process_id = :process_id WHERE id = :id"
 )
 INSERT_EVENT = Statement(
     "INSERT INTO events (task_id, seq, kind, data, at_ms) VALUES (:task_id, :seq, :kind, :data, :now_ms)"
 )
 
+MOST_SLACK_MS = 5_000
+_MOVING = re.compile(r'(?<=,"progress":)\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
+"""The two places of a face that every report changes. A quote inside a text is escaped, so this finds only keys."""
 
-LANES = 8
-"""Transactions at once where the database takes more than one: each statement there is a round trip."""
+
+@dataclass(slots=True)
+class _Task:
+    """A row, and what the batch makes of it."""
+
+    id: int
+    event_seq: int
+    progress: int
+    updated_ms: int
+    face: str
+    attempt_id: str | None
+    status: str
+
+
+@dataclass(slots=True)
+class _Job:
+    id: str
+    stage: str
+    state: str
+    token_hash: str | None
+    process_id: str | None
+    lease_ms: int | None
+    deadline_ms: int | None
+    timeout_ms: int | None
+
+    def lives(self, process_id: str | None, now_ms: int) -> bool:
+        """A sign of life; whether it changes the row.
+
+        The deadline is set a little later than it must be, so that not every report has to move it.
+        """
+        due_ms = now_ms + (self.timeout_ms or 0)
+        is_new = process_id is not None and process_id != self.process_id
+        if not is_new and self.lease_ms is None and self.deadline_ms is not None and self.deadline_ms >= due_ms:
+            return False
+        self.process_id = process_id or self.process_id
+        self.lease_ms = None
+        self.deadline_ms = due_ms + min((self.timeout_ms or 0) // 20, MOST_SLACK_MS)
+        return True
+
+
+def _moved(face: str, progress: int, updated_at: str) -> str:
+    found = _MOVING.search(face)
+    if found is None:
+        raise ValueError("a face without progress")
+    return f"{face[: found.start()]}{progress}{found[1]}{updated_at}{face[found.end() :]}"
 
 
 async def write(database: Database, reports: Sequence[Heard]) -> list[Verdict | None]:
-    lanes = 1 if database.dialect == "sqlite" else min(LANES, len(reports))
-    if lanes <= 1:
-        return await database.write(record(reports))
-    found = await asyncio.gather(*(database.write(record(reports[lane::lanes])) for lane in range(lanes)))
-    return [found[n % lanes][n // lanes] for n in range(len(reports))]
+    return await database.write(record(reports))
 
 
 def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
-    """What became of each report. Rows are locked in the order of their ids, so that two batches never deadlock."""
-    verdicts: list[Verdict | None] = [None] * len(reports)
-    for n in sorted(range(len(reports)), key=lambda n: reports[n].task_id):
-        heard = reports[n]
-        job = str(heard.job_id)
-        tasks = yield LOAD_TASK(id=heard.task_id)
-        attempts = yield LOAD_ATTEMPT(id=job)
-        if tasks and attempts:
-            verdicts[n] = verdict = _judge(heard, job, tasks[0], attempts[0])
-            if verdict is Verdict.APPLIED:
-                yield from _write(heard, job, tasks[0], STAGE_OF[attempts[0][0]])
+    """What became of each report. Rows are locked in the order of their ids, so that two batches never deadlock.
+
+    The jobs are read when their tasks are locked: whoever ends a job or hands it to another has locked its task.
+    """
+    rows = yield LOAD_TASKS(ids=encode([heard.task_id for heard in reports]))
+    tasks = {row[0]: _Task(*row) for row in rows}
+    names = [str(heard.job_id) for heard in reports]
+    rows = yield LOAD_JOBS(ids=encode(names))
+    jobs = {row[0]: _Job(*row) for row in rows}
+    now_ms: int = (yield NOW())[0][0]
+
+    verdicts: list[Verdict | None] = []
+    events: list[Row] = []
+    alive: list[Row] = []
+    for heard, name in zip(reports, names, strict=True):
+        task, job = tasks.get(heard.task_id), jobs.get(name)
+        if task is None or job is None:
+            verdicts.append(None)
+            continue
+        verdict = _judge(heard, task, job)
+        verdicts.append(verdict)
+        if verdict is Verdict.APPLIED:
+            yield from _name_process(task, heard.progress.process_id)
+            events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms))
+            if job.lives(heard.progress.process_id, now_ms):
+                alive.append((job.deadline_ms, job.process_id, name))
+    if events:
+        changed = [tasks[number] for number in dict.fromkeys(event[0] for event in events)]
+        yield UPDATE_TASK.many([(one.event_seq, one.progress, one.face, one.updated_ms, one.id) for one in changed])
+        yield INSERT_EVENT.many(events)
+    if alive:
+        yield SIGN_OF_LIFE.many(alive)
     return verdicts
 
 
-def _judge(heard: Heard, job: str, task: Row, attempt: Row) -> Verdict:
+def _judge(heard: Heard, task: _Task, job: _Job) -> Verdict:
     return machine.may_report(
-        is_current=task[5] == job,
-        status=STATUS_OF[task[6]],
-        state=STATE_OF[attempt[1]],
-        is_holder=attempt[2] == heard.token_hash,
+        is_current=task.attempt_id == job.id,
+        status=STATUS_OF[task.status],
+        state=STATE_OF[job.state],
+        is_holder=job.token_hash == heard.token_hash,
     )
 
 
-def _write(heard: Heard, job: str, task: Row, stage: Stage) -> Op[None]:
-    version, event_seq, progress, updated_ms, face_text, _, _, now_ms = task
-    said = heard.progress
-    progress = machine.reached(stage, said.percent, progress)
-    face = decode(face_text)
-    metadata = face["metadata"]
-    if said.process_id and said.process_id != metadata["provider_task_id"]:
-        metadata["provider_task_id"] = said.process_id
-        rows = yield LOAD_WHOLE(id=heard.task_id)
-        yield SET_BODY(id=heard.task_id, body=body_of(replace(task_of(rows[0]), provider_task_id=said.process_id)))
-    updated_ms = max(now_ms, updated_ms)
-    face["progress"], face["updated_at"] = progress, iso(updated_ms)
-    written = yield UPDATE_TASK(
-        id=heard.task_id,
-        version=version,
-        event_seq=event_seq + 1,
-        progress=progress,
-        face=encode(face),
-        now_ms=updated_ms,
-    )
-    if not written:
-        raise Unavailable("ledger_busy", task=heard.task_id)
-    yield SIGN_OF_LIFE(id=job, now_ms=now_ms, process_id=said.process_id)
-    event = machine.progress_said(progress, said.phase, said.message)
-    yield INSERT_EVENT(
-        task_id=heard.task_id, seq=event_seq + 1, kind=event.kind, data=encode(event.data), now_ms=now_ms
-    )
+def _name_process(task: _Task, process_id: str | None) -> Op[None]:
+    """The worker's own name for the job is told once, and then only repeated."""
+    if process_id is None or f'"provider_task_id":{encode(process_id)},' in task.face:
+        return
+    face = decode(task.face)
+    face["metadata"]["provider_task_id"] = process_id
+    task.face = encode(face)
+    rows = yield LOAD_WHOLE(id=task.id)
+    yield SET_BODY(id=task.id, body=body_of(replace(task_of(rows[0]), provider_task_id=process_id)))
+
+
+def _apply(task: _Task, stage: Stage, said: Progress, now_ms: int) -> Row:
+    """Moves the task on; the line for its log."""
+    task.progress = machine.reached(stage, said.percent, task.progress)
+    task.event_seq += 1
+    task.updated_ms = max(now_ms, task.updated_ms)
+    task.face = _moved(task.face, task.progress, iso(task.updated_ms))
+    event = machine.progress_said(task.progress, said.phase, said.message)
+    return task.id, task.event_seq, event.kind, encode(event.data), now_ms

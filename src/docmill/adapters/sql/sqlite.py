@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from docmill.adapters.sql.statement import Op, Query, Row, Statement
+from docmill.adapters.sql.statement import Op, Query, Statement
 from docmill.core.errors import DocmillError, StorageFull, Unavailable
 
 T = TypeVar("T")
@@ -152,7 +152,11 @@ def _drive(connection: apsw.Connection, op: Op[T]) -> T:
         query: Query = next(op)
         while True:
             try:
-                rows: list[Row] = list(connection.execute(query.statement.sqlite, query.params))
+                rows: Any = (
+                    connection.execute(query.statement.sqlite, query.params).fetchall()
+                    if query.many is None
+                    else connection.executemany(query.statement.sqlite, query.many).fetchall()
+                )
             except apsw.Error as error:
                 query = op.throw(error)
             else:
