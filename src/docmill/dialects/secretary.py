@@ -72,11 +72,12 @@ class Secretary:
             _refuse("the body is not a JSON object")
         phase = _text(value, "phase", MAX_PHASE)
         error = value.get("error")
-        completed, failed = (phase.strip().lower() == end for end in ("completed", "failed"))
-        if failed or error or (error == {} and not completed):
+        end = phase.strip().lower()
+        completed = end == "completed"
+        if end == "failed" or error or (error == {} and not completed):
             return _failed(value, error)
         data = _object(value, "data")
-        if completed or any(data.get(name) is not None for name in _RESULTS):
+        if completed or (data and any(data.get(name) is not None for name in _RESULTS)):
             return _final(data, folder, process_id=_process_id(value), message=_text(value, "message", MAX_MESSAGE))
         return Progress(
             _percent(value.get("progress")), phase, _text(value, "message", MAX_MESSAGE), _process_id(value)

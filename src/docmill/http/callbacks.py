@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from docmill.core.errors import (
     BadRequest,
@@ -42,6 +42,7 @@ from docmill.dialects.spill import Spill
 from docmill.http.errors import answer, unexpected
 from docmill.http.limits import Drain
 from docmill.http.metrics import Metrics
+from docmill.http.patience import Patience
 from docmill.http.peers import Network, bucket_of, peer_of
 from docmill.http.wire import Json, check_json, encode
 from docmill.ports import Delivery, Heard, Ports
@@ -142,6 +143,7 @@ class CallbackDoor:
 
     def __init__(self, dialect: Dialect, ports: Ports, options: CallbackOptions) -> None:
         self._gathering = Gathering(ports)
+        self._patience = Patience(IDLE_S)
         self._known: dict[str, _Known] = {}
         """Jobs that report progress, so that a report needs no look into the ledger before it is written there. The
         ledger judges token and state again."""
@@ -267,7 +269,7 @@ class CallbackDoor:
             signature = self._dialect.signature(claim, expected, now=time.time())
             if signature.hopeless:
                 signature.check()
-        call.raw = raw = await _whole(receive)
+        call.raw = raw = await _whole(receive, self._patience)
         if signature is not None:
             signature.update(raw)
             signature.check()
@@ -299,7 +301,7 @@ class CallbackDoor:
             body.feed(chunk)
 
         try:
-            async for chunk in _chunks(receive):
+            async for chunk in _chunks(receive, self._patience):
                 call.streamed_bytes += len(chunk)
                 if call.streamed_bytes > self._limit:
                     raise TooLarge("body_too_large", limit=self._limit)
@@ -464,21 +466,26 @@ def _kind(report: Outcome) -> str:
             return "failed"
 
 
-async def _whole(receive: Receive) -> bytes:
-    """A small body. It mostly came with its head, in one message."""
-    return b"".join([chunk async for chunk in _chunks(receive)])
-
-
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+async def _chunks(receive: Receive, patience: Patience) -> AsyncIterator[bytes]:
     while True:
-        try:
-            async with asyncio.timeout(IDLE_S):
-                message = await receive()
-        except TimeoutError:
-            raise BadRequest("request_invalid", why="the body stopped arriving.") from None
+        message = await patience.next(receive)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         if chunk := message.get("body"):
             yield chunk
         if not message.get("more_body"):
             return
+
+
+async def _whole(receive: Receive, patience: Patience) -> bytes:
+    """A small body. Mostly it came with its head, and is one message."""
+    message = await patience.next(receive)
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        return body
+    first = [message]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return b"".join([chunk async for chunk in _chunks(again, patience)])

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import structlog
 from fastapi import APIRouter
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,16 +44,42 @@ async def get_metrics(request: Request, ports: Bound) -> Response:
     return Response(await metrics.text(ports), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
+class Tally(Collector):
+    """Requests, counted in plain numbers: only the event loop counts, so no lock is needed. Read when somebody asks."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._seconds: dict[str, tuple[list[int], list[float]]] = {}
+
+    def count(self, route: str, method: str, hundred: int, seconds: float) -> None:
+        key = (route, method, hundred)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        found = self._seconds.get(route)
+        if found is None:
+            found = self._seconds[route] = [0] * (len(BUCKETS) + 1), [0.0]
+        found[0][bisect_left(BUCKETS, seconds)] += 1
+        found[1][0] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("docmill_http_requests", "Requests", labels=("route", "method", "status"))
+        for (route, method, hundred), number in self._requests.items():
+            requests.add_metric((route, method, f"{hundred}xx"), number)
+        yield requests
+        times = HistogramMetricFamily("docmill_http_request_seconds", "Time to answer", labels=("route",))
+        for route, (counts, (total,)) in self._seconds.items():
+            bounds = [*map(str, BUCKETS), "+Inf"]
+            times.add_metric((route,), list(zip(bounds, accumulate(counts), strict=True)), total)
+        yield times
+        yield GaugeMetricFamily("docmill_http_requests_running", "Requests under way", self.running)
+
+
 class Metrics:
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
-        labels = ("route", "method", "status")
-        self._requests = Counter("docmill_http_requests", "Requests", labels, registry=self.registry)
-        self._seconds = Histogram(
-            "docmill_http_request_seconds", "Time to answer", ("route",), registry=self.registry, buckets=BUCKETS
-        )
-        self._running = Gauge("docmill_http_requests_running", "Requests under way", registry=self.registry)
+        self._tally = Tally()
+        self.registry.register(self._tally)
         self._uploads = Counter("docmill_upload_bytes", "Bytes of stored files", registry=self.registry)
         self._tasks = Gauge("docmill_tasks", "Tasks by status", ("status",), registry=self.registry)
         self._ledger_up = Gauge("docmill_ledger_up", "1 if the database answers", registry=self.registry)
@@ -51,13 +87,11 @@ class Metrics:
         Gauge("docmill_build_info", "1", ("version",), registry=self.registry).labels(version).set(1)
 
     def began(self) -> None:
-        self._running.inc()
+        self._tally.running += 1
 
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        self._running.dec()
-        known = method if method in METHODS else "OTHER"
-        self._requests.labels(route, known, f"{status // 100}xx").inc()
-        self._seconds.labels(route).observe(seconds)
+        self._tally.running -= 1
+        self._tally.count(route, method if method in METHODS else "OTHER", status // 100, seconds)
 
     def uploaded(self, size: int) -> None:
         self._uploads.inc(size)
