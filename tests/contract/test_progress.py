@@ -208,6 +208,32 @@ async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_onl
     assert Verdict.APPLIED is await asyncio.wait_for(gathering.report(heard(job, 40)), 5)
 
 
+async def test_a_report_that_cannot_be_written_takes_no_other_with_it(ledger: SqlLedger) -> None:
+    jobs = [await a_job(ledger) for _ in range(3)]
+    gathering = Gathering(ports_of(ledger))
+    said = [
+        heard(job, 50, message=text)
+        for (_, job), text in zip(jobs, ("fine", "half a pair: \ud800", "fine"), strict=True)
+    ]
+    outcomes = await asyncio.gather(*(gathering.report(one) for one in said), return_exceptions=True)
+
+    assert [Verdict.APPLIED, Verdict.APPLIED] == outcomes[::2]
+    assert isinstance(outcomes[1], ValueError)
+    assert [1, 0, 1] == [len(await told(ledger, task.id)) for task, _ in jobs]
+
+
+async def test_two_reports_of_one_job_in_one_batch_are_two_lines(ledger: SqlLedger) -> None:
+    task, job = await a_job(ledger)
+    said = [heard(job, 20, process_id="sec-1"), heard(job, 10, message="later", process_id="sec-2")]
+
+    assert [Verdict.APPLIED, Verdict.APPLIED] == await ledger.progress(said)
+    assert [(19, ""), (19, "later")] == [(line["progress"], line["message"]) for line in await told(ledger, task.id)]
+    found = await ledger.find(job.id)
+    assert found
+    assert ("sec-2", "sec-2", 19) == (found[0].provider_task_id, found[1].process_id, found[0].progress)
+    assert encode(face_of(found[0])) == await face(ledger, task.id)
+
+
 async def test_watchers_are_told(ledger: SqlLedger) -> None:
     task, job = await a_job(ledger)
     ports = ports_of(ledger)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from docmill.core.errors import DocmillError
 from docmill.core.machine import Verdict
 from docmill.core.reports import Progress
 from docmill.ports import Heard, Ports
@@ -20,6 +21,7 @@ MOST = 512
 
 _Key = tuple[UUID, str]
 _Answer = asyncio.Future[Verdict | None]
+_Waiting = tuple[Heard, list[_Answer]]
 
 
 class Gathering:
@@ -27,7 +29,7 @@ class Gathering:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._waiting: dict[_Key, tuple[Heard, list[_Answer]]] = {}
+        self._waiting: dict[_Key, _Waiting] = {}
         self._writing: asyncio.Task[None] | None = None
 
     async def report(self, heard: Heard) -> Verdict | None:
@@ -48,22 +50,29 @@ class Gathering:
         while self._waiting:
             # Whoever is at the door right now comes along.
             await asyncio.sleep(0)
-            batch = [self._waiting.pop(key) for key in list(self._waiting)[:MOST]]
-            try:
-                verdicts = await self._ports.ledger.progress([heard for heard, _ in batch])
-            except Exception as error:  # whoever waits gets it, whatever it is
-                _fail(batch, error)
-                continue
-            for (heard, answers), verdict in zip(batch, verdicts, strict=True):
-                if verdict is Verdict.APPLIED:
-                    self._ports.signals.changed(heard.task_id)
-                for answer in answers:
-                    if not answer.done():
-                        answer.set_result(verdict)
+            await self._write_batch([self._waiting.pop(key) for key in list(self._waiting)[:MOST]])
         self._writing = None
 
+    async def _write_batch(self, batch: Sequence[_Waiting]) -> None:
+        try:
+            verdicts = await self._ports.ledger.progress([heard for heard, _ in batch])
+        except Exception as error:  # whoever waits gets it, whatever it is
+            if isinstance(error, DocmillError) or len(batch) == 1:
+                _fail(batch, error)
+                return
+            # One of them cannot be written, and takes no other with it.
+            for one in batch:
+                await self._write_batch([one])
+            return
+        for (heard, answers), verdict in zip(batch, verdicts, strict=True):
+            if verdict is Verdict.APPLIED:
+                self._ports.signals.changed(heard.task_id)
+            for answer in answers:
+                if not answer.done():
+                    answer.set_result(verdict)
 
-def _fail(batch: Sequence[tuple[Heard, list[_Answer]]], error: Exception) -> None:
+
+def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
     for _, answers in batch:
         for answer in answers:
             if not answer.done():
