@@ -186,6 +186,24 @@ async def test_reports_that_come_together_leave_one_line_with_the_newest_words(l
     assert (50, "sec-1") == (found.progress, found.provider_task_id)
 
 
+async def test_a_crowd_shares_commits_and_who_stays_alone_is_not_kept_waiting(ledger: SqlLedger) -> None:
+    jobs = [await a_job(ledger) for _ in range(8)]
+    counting = Counting(ledger)
+    gathering = Gathering(ports_of(counting))
+
+    async def report(job: Attempt) -> None:
+        for percent in (10, 20, 30):
+            assert Verdict.APPLIED is await gathering.report(heard(job, percent))
+
+    await asyncio.gather(*(report(job) for _, job in jobs))
+    assert 24 == sum(counting.sizes)
+    assert len(counting.sizes) <= 12, counting.sizes
+    for _ in range(12):
+        await gathering.report(heard(jobs[0][1], 40))
+    assert [1] * 12 == counting.sizes[-12:]
+    assert 1 == gathering._crowd
+
+
 async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_only_its_own(ledger: SqlLedger) -> None:
     _, job = await a_job(ledger)
     slow = Slow(ledger)
@@ -279,6 +297,18 @@ async def call(door: CallbackDoor, job_id: UUID, token: str) -> tuple[int, dict[
 
     await door.take(str(job_id), scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+class Counting:
+    """A ledger that remembers how large its batches were."""
+
+    def __init__(self, ledger: SqlLedger) -> None:
+        self._ledger = ledger
+        self.sizes: list[int] = []
+
+    async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
+        self.sizes.append(len(reports))
+        return await self._ledger.progress(reports)
 
 
 class Slow:

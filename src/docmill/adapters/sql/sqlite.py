@@ -24,6 +24,7 @@ T = TypeVar("T")
 GROUP = 256
 READERS = 4
 BUSY_MS = 10_000
+CHECKPOINT_PAGES = 4_000
 
 _Job = tuple[Callable[[], Op[Any]] | Op[Any], "Future[Any]"]
 
@@ -42,6 +43,8 @@ class SqliteDatabase:
         self._connection = self._connect()
         self._connection.pragma("journal_mode", "wal")
         self._connection.pragma("synchronous", "full")
+        # Rows that change often are then copied back once for many changes.
+        self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         self._writer = threading.Thread(target=self._work, name="sqlite-write", daemon=True)
         self._writer.start()
 
