@@ -47,12 +47,15 @@ from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, Too
 from docmill.core.routing import Foresight, Policy, stricter
 from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, Store
 from docmill.settings import Settings
-from docmill.work import sweep
+from docmill.work import doctor, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Places
+from docmill.work.sessions import Sessions
 from docmill.worker import Worker
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from docmill.adapters.engines.slicing.auto import AutoEngine
     from docmill.adapters.engines.slicing.cutting import Cutter
     from docmill.adapters.engines.slicing.sliced import SlicedEngine
@@ -325,6 +328,7 @@ async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
             audience=settings.jwt_audience,
         ),
         keys,
+        sessions=Sessions(link_secret(settings), keys),
     )
 
 
@@ -346,9 +350,29 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
                 is_working=lambda: worker.is_alive,
             )
             app = build_app(ports, auth=auth, options=options, callbacks=callback_options(settings))
+            add_console(app, settings, ports, auth)
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
             await run(app, listener, grace_s=settings.grace)
+
+
+def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authenticator) -> None:
+    """The pages for people, beside the doors for programs."""
+    from docmill.console import Console, ConsoleOptions
+
+    console = Console(
+        ports,
+        identify=auth.identify,
+        sessions=Sessions(link_secret(settings), ports.keys),
+        options=ConsoleOptions(
+            version=__version__,
+            openapi=app.openapi,
+            examine=lambda: doctor.examine(ports),
+            settings=settings.shown(),
+            needs_sign_in=auth.options.require,
+        ),
+    )
+    app.router.routes.extend(console.routes())
 
 
 def callback_options(settings: Settings) -> CallbackOptions:

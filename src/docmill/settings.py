@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -183,6 +184,10 @@ class Settings(BaseSettings):
             if one.kind is None and name not in PROVIDER_KINDS:
                 raise ValueError(f"the provider '{name}' needs a kind: {', '.join(PROVIDER_KINDS)}")
 
+    def shown(self) -> dict[str, str]:
+        """Every setting in force, for people to read; of a secret only that it is set."""
+        return {name: _shown(name, getattr(self, name)) for name in type(self).model_fields}
+
     @property
     def library_root(self) -> Path:
         return (self.library or self.data / "library").resolve()
@@ -190,6 +195,18 @@ class Settings(BaseSettings):
     @property
     def is_loopback(self) -> bool:
         return self.host in LOOPBACK or self.host.startswith("127.")
+
+
+def _shown(name: str, value: Any) -> str:
+    if value in (None, (), {}):
+        return "–"
+    if isinstance(value, dict):
+        return ", ".join(value)
+    if name == "database_url":
+        return urlsplit(str(value)).scheme + "://…"
+    if isinstance(value, BaseModel | SecretStr):
+        return "…"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def environment_name(name: str) -> str:

@@ -5,44 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
-import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Literal
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import click
 
-from docmill import __version__
 from docmill.cli.api import url_option
 from docmill.cli.failure import EXIT_FAILED
 from docmill.cli.keys import data_option, json_option
 from docmill.cli.output import Out, printable, standard_output
 from docmill.core.errors import DocmillError
+from docmill.work.doctor import ENOUGH, GB, LEAST, Finding, fonts, models, packages, python
 
 if TYPE_CHECKING:
     from docmill.settings import Settings
 
-GB = 1024**3
-ENOUGH = 2 * GB
-LEAST = GB // 4
-PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
-OPTIONAL = ("asyncpg",)
-FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    detail: str
-    next_step: str = ""
 
 
 @click.command(epilog="Exit codes: 0 nothing fails (warnings may remain), 1 something fails.")
@@ -94,19 +74,6 @@ async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
     yield await service(url)
 
 
-def python() -> Finding:
-    return Finding("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
-
-
-def packages() -> Finding:
-    try:
-        known = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    except PackageNotFoundError as missing:
-        return Finding("packages", "fail", f"{missing.name} is not installed", "Install docmill again.")
-    more = "".join(f", {name} {version(name)}" for name in OPTIONAL if find_spec(name))
-    return Finding("packages", "ok", f"docmill {__version__}, {known}{more}")
-
-
 def folder(chosen: Settings) -> Finding:
     """Writable, and with room."""
     there = chosen.data.absolute()
@@ -147,48 +114,15 @@ async def database(chosen: Settings) -> Finding:
 
 
 async def engine(chosen: Settings) -> AsyncIterator[Finding]:
-    """Parse a small text the way a document is parsed: in a confined child process."""
     from docmill import compose
-    from docmill.ports import Work
+    from docmill.work import doctor as looks
 
     local = compose.local_engine(chosen)
-    began = perf_counter()
     try:
-        with tempfile.TemporaryDirectory(prefix="docmill-doctor-") as scratch:
-            source = Path(scratch) / "hello.txt"
-            source.write_text("Hello from the doctor.\n", "utf-8")
-            work = Work(0, uuid4(), source, source.name, Path(scratch), {})
-            parsed = await local.start(work, lambda _done, _total: None)
-        facts = getattr(parsed, "facts", {})
-    except DocmillError as error:
-        yield Finding("engine", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
-        return
+        async for one in looks.engine(local):
+            yield one
     finally:
         await local.close()
-    yield Finding("engine", "ok", f"local, a text parsed in {perf_counter() - began:.1f} s")
-    network = facts.get("isolation", {}).get("network", "unknown")
-    if network in ("not confined", "unknown"):
-        step = "Allow user namespaces, or run docmill in a container without network for its children."
-        yield Finding("isolation", "warn", "parsers can reach the network", step)
-    else:
-        yield Finding("isolation", "ok", f"parsers have no network ({network})")
-
-
-def models() -> Finding:
-    spec = find_spec("rapidocr")
-    there = sorted(Path(spec.origin).parent.rglob("*.onnx")) if spec and spec.origin else []
-    if not there:
-        return Finding("ocr", "fail", "the models of rapidocr are missing", "Install rapidocr again.")
-    return Finding("ocr", "ok", f"{len(there)} models installed")
-
-
-def fonts() -> Finding:
-    kinds = (".ttf", ".otf", ".ttc", ".pfb")
-    some = next((file for root in FONTS if root.is_dir() for file in root.rglob("*") if file.suffix in kinds), None)
-    if some is None:
-        step = "Install some, for example the packages fonts-dejavu and fonts-noto-cjk."
-        return Finding("fonts", "warn", "none installed: pages whose fonts are not embedded look poor as images", step)
-    return Finding("fonts", "ok", "installed")
 
 
 async def provider(chosen: Settings, name: str) -> Finding:

@@ -45,6 +45,7 @@ SENTENCES: dict[str, str] = {
     # who may
     "unauthenticated": "No valid credential was sent.",
     "credential_invalid": "The credential is not valid, expired or revoked.",
+    "form_expired": "The form is not one that this browser was given.",
     "forbidden": "The credential does not allow this.",
     "key_not_yours": "The key does not lie under users/{user}/raw/.",
     # tasks

@@ -35,6 +35,7 @@ from docmill.http import (
     tables,
     tasks,
     uploads,
+    watch,
 )
 from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.callbacks import CallbackFront, CallbackOptions
@@ -43,11 +44,12 @@ from docmill.http.events import Tails
 from docmill.http.health import Prober
 from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
 from docmill.http.metrics import Metrics, route_of
+from docmill.http.watch import Boards
 from docmill.ports import Ports
 
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
-DOORS = (uploads, tasks, events, rules, tables, documents, contracts, jobs, objects, health, metrics)
+DOORS = (uploads, tasks, events, watch, rules, tables, documents, contracts, jobs, objects, health, metrics)
 QUIET = frozenset({"/health", "/ready", "/metrics"})
 API = ("/api/", "/health", "/ready", "/metrics", "/openapi.json")
 EVERYWHERE = {
@@ -99,6 +101,7 @@ def build_app(
     app.state.metrics = Metrics(options.version)
     app.state.prober = Prober(options)
     app.state.tails = Tails(ports, options, drain)
+    app.state.boards = Boards(ports, options, drain)
     errors.install(app)
     for door in DOORS:
         app.include_router(door.router)

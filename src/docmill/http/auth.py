@@ -5,7 +5,8 @@
     Authorization: Bearer <JWT>       HS256 with the shared secret, or RS256 / ES256 / EdDSA with a published key (JWKS)
 
 The algorithm of a JWT decides which kind of key may judge it, so a public key never serves as a shared secret.
-Credentials in the query string are not read at all.
+Credentials in the query string are not read at all. A browser that signed in to the console sends a session cookie
+instead; it counts only for requests that a page of our own makes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import jwt
@@ -27,6 +30,7 @@ from starlette.datastructures import Headers
 from docmill.core.access import LOCAL, Principal, is_tenant, tenant_of_one
 from docmill.core.errors import Unauthorized, Unavailable
 from docmill.ports import KeyRing
+from docmill.work.sessions import COOKIE, Sessions
 
 KEY_PREFIX = "dm_"
 MAX_CREDENTIAL = 8_192
@@ -60,9 +64,17 @@ class AuthOptions:
 
 
 class Authenticator:
-    def __init__(self, options: AuthOptions, keys: KeyRing, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: AuthOptions,
+        keys: KeyRing,
+        *,
+        sessions: Sessions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.options = options
         self._keys = keys
+        self._sessions = sessions
         self._clock = clock
         self._jwks = Jwks.of(options, clock)
         self._seen: dict[str, tuple[float, Principal]] = {}
@@ -71,6 +83,8 @@ class Authenticator:
         """Who sent these headers; Unauthorized if they do not say, or say it wrongly."""
         if not self.options.require:
             return LOCAL
+        if self._sessions and (session := session_of(headers)):
+            return await self._sessions.who(session)
         token, is_key = _credential(headers)
         digest = sha256(token.encode()).hexdigest()
         now = self._clock()
@@ -162,6 +176,27 @@ def _id(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID or not value.isprintable() or value != value.strip():
         raise Unauthorized("credential_invalid")
     return value
+
+
+def session_of(headers: Headers) -> str:
+    """The session that the request carries; nothing if another site makes it, or it brings a credential of its own."""
+    if "cookie" not in headers or "authorization" in headers or "x-api-key" in headers:
+        return ""
+    try:
+        is_ours = _is_own_page(headers)
+        found = SimpleCookie(headers["cookie"]).get(COOKIE)
+    except (CookieError, ValueError):
+        return ""
+    return found.value if found and is_ours else ""
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """A link from elsewhere may be followed: it brings no Origin, and what it opens only reads."""
+    origin = headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    is_near = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+    return is_near or headers.get("sec-fetch-mode") == "navigate"
 
 
 def _credential(headers: Headers) -> tuple[str, bool]:

@@ -62,8 +62,8 @@ async def get_events(
     after: Annotated[int, Query(ge=0, le=MAX_ROW_ID, description="The last number that you have")] = 0,
     limit: Annotated[int, Query(ge=1, le=PAGE, description="Of the JSON answer")] = PAGE,
 ) -> Response:
-    after = _last_seen(request, after)
-    if _wants_json(request.headers.get("accept", "")):
+    after = last_seen(request, after)
+    if wants_json(request.headers.get("accept", "")):
         found = await query.events(ports, who, task_id, after=after, limit=limit)
         return Json({"events": [event_json(one) for one in found], "next": found[-1].seq if found else after})
     task = await query.task(ports, who, task_id)
@@ -129,7 +129,7 @@ class Tails:
                 if tail.is_over:
                     yield tail.last_word
                     return
-                if not await _set_within(news, self.options.heartbeat_s):
+                if not await set_within(news, self.options.heartbeat_s):
                     yield HEARTBEAT
         finally:
             self._leave(tail)
@@ -233,7 +233,7 @@ def _end_frame(task: Task) -> bytes:
     return b"event: end\ndata: %s\n\n" % encode({"task_id": task.id, "status": wire_status(task)})
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -242,7 +242,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-def _last_seen(request: Request, after: int) -> int:
+def last_seen(request: Request, after: int) -> int:
     """The header wins: a browser that reconnects sends it along with the old address."""
     header = request.headers.get("last-event-id")
     if not header:
@@ -252,6 +252,6 @@ def _last_seen(request: Request, after: int) -> int:
     return int(header)
 
 
-def _wants_json(accept: str) -> bool:
+def wants_json(accept: str) -> bool:
     kinds = [kind.partition(";")[0].strip().lower() for kind in accept.split(",")]
     return "application/json" in kinds and "text/event-stream" not in kinds

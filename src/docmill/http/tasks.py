@@ -47,6 +47,7 @@ WireStatus = Literal["pending", "mineru_parsing", "llm_processing", "completed",
 
 _ID = re.compile(r"[0-9]{1,19}")
 _CURSOR = re.compile(r"t([0-9]{1,19})[.]([0-9-]*)[.]([a-z_]*)")
+_WAIT = re.compile(r"(?:^|[,;\s])wait=([0-9]{1,4})(?:$|[,;\s])", re.IGNORECASE)
 
 
 class Retry(BaseModel):
@@ -102,9 +103,11 @@ async def get_task(
 ) -> Response:
     task = await query.task(ports, who, task_id)
     known = request.headers.get("if-none-match")
+    preferred = _preferred_wait(request.headers.get("prefer", ""))
+    wait = wait or preferred
     if wait and (known is None or _is_known(task, known)):
         task = await _next(request, ports, who, task, wait)
-    headers = {"ETag": _etag(task)}
+    headers = {"ETag": _etag(task)} | ({"Preference-Applied": f"wait={preferred:g}"} if preferred else {})
     if known is not None and _is_known(task, known):
         return Response(status_code=304, headers=headers)
     return Json(task_json(task, await query.result(ports, task)), headers=headers)
@@ -185,6 +188,12 @@ async def _results(ports: Ports, tasks: Sequence[Task]) -> dict[int, Any]:
             return task.id, await query.result(ports, task)
 
     return dict(await asyncio.gather(*(one(task) for task in tasks if task.status is Status.COMPLETED)))
+
+
+def _preferred_wait(prefer: str) -> float:
+    """Seconds that `Prefer: wait=30` (RFC 7240) asks for, as far as we go along."""
+    found = _WAIT.search(prefer)
+    return min(float(found[1]), MAX_WAIT_S) if found else 0
 
 
 def _etag(task: Task) -> str:

@@ -18,6 +18,8 @@ from docmill.work.turns import line_up
 MAX_BATCH = 100
 LOST_AFTER_MS = 5_000
 LOOK_AGAIN_S = 1.0
+ACTIVE = ("pending", "mineru_parsing", "llm_processing")
+"""As on the wire."""
 
 
 async def task(ports: Ports, who: Principal, task_id: int) -> Task:
@@ -41,6 +43,15 @@ async def tasks(ports: Ports, where: Filter) -> Listing:
 async def faces(ports: Ports, where: Filter) -> Faces:
     """The same list as JSON texts, ready to be sent."""
     return await ports.ledger.faces(where)
+
+
+async def stirring(ports: Ports, who: Principal) -> list[Task]:
+    """Tasks that may have changed of late: the newest, and those that wait or run. Each once."""
+    found: dict[int, Task] = {}
+    for status in (None, *ACTIVE):
+        page = await ports.ledger.page(Filter(who.owner, status=status, limit=MAX_BATCH))
+        found |= {task.id: task for task in page.tasks}
+    return list(found.values())
 
 
 async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:

@@ -1,0 +1,129 @@
+"""A document: the page beside what was read from it, the JSON, and whether all of it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from markupsafe import Markup
+from starlette.responses import Response
+
+from docmill.console.markdown import rendered
+from docmill.console.visit import Visit
+from docmill.contracts import Asset, FileBlob, NormalizedDocument, check
+from docmill.core.errors import DocmillError, NotFound
+from docmill.core.parsed import Parsed
+from docmill.core.task import Task
+from docmill.ports import Ports
+from docmill.work import documents
+from docmill.work.objects import TenantStore, objects
+from docmill.work.stages.parse import load
+
+if TYPE_CHECKING:
+    from docmill.console.app import Console
+
+VIEWS = ("read", "json", "checks")
+MAX_MARKDOWN = 4 * 1024**2
+MAX_CHECKED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One page: its text as HTML, and the assets on it."""
+
+    number: int
+    html: Markup
+    assets: list[Asset]
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    is_good: bool
+    detail: str
+
+
+async def show(console: Console, visit: Visit) -> Response:
+    document_id: UUID = visit.request.path_params["document_id"]
+    versions = await documents.get_versions(visit.ports, visit.who, document_id)
+    wanted = visit.query("version")
+    document = next((one for one in versions if str(one.ref.version or "") == wanted), versions[0])
+    task = await _task(visit, document)
+    view = visit.query("view", "read")
+    view = view if view in VIEWS else "read"
+    values: dict[str, Any] = {"leaf": None, "count": 0, "json": "", "checks": []}
+    if view == "json":
+        values["json"] = document.model_dump_json(indent=2)
+    elif view == "checks":
+        values["checks"] = await checks(visit.ports, document, task)
+    else:
+        values["leaf"], values["count"] = await _leaf(visit, document, task)
+    return console.render(
+        visit, "document.html", page="tasks", document=document, versions=versions, task=task, view=view, **values
+    )
+
+
+async def _task(visit: Visit, document: NormalizedDocument) -> Task | None:
+    """The task that made it, if it is the visitor's own and still at this version."""
+    number = document.meta.external_ref.get("task_id", "") if document.meta.external_ref else ""
+    task = await visit.ports.ledger.get(int(number), visit.who.owner) if number.isdecimal() else None
+    return task if task and task.document_id == document.ref.document_id else None
+
+
+async def _leaf(visit: Visit, document: NormalizedDocument, task: Task | None) -> tuple[Leaf | None, int]:
+    number = visit.number("page") or 1
+    if task and task.artifacts.parsed_key and str(task.run) == document.ref.version:
+        try:
+            parsed = await load(visit.ports, task.tenant, task.artifacts.parsed_key)
+            return _page_of(document, parsed, number), len(parsed.pages)
+        except NotFound:
+            pass
+    whole = next((one for one in document.assets if one.media_type == "text/markdown"), None)
+    if whole is None or not isinstance(whole.blob, FileBlob) or (whole.blob.size or 0) > MAX_MARKDOWN:
+        return None, 0
+    blob = await documents.open_blob(visit.ports, visit.who, whole)
+    text = b"".join([chunk async for chunk in blob.stream]).decode("utf-8", "replace")
+    return Leaf(1, rendered(text, {}, ()), [one for one in document.assets if one is not whole]), 1
+
+
+def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf | None:
+    if not 1 <= number <= len(parsed.pages):
+        return None
+    page = parsed.pages[number - 1]
+    # The first asset is the whole Markdown; the figures follow in the order of the parse.
+    figures = list(zip(parsed.figures, document.assets[1:], strict=False))
+    here = [(figure, asset) for figure, asset in figures if figure.page_index in (page.index, None)]
+    images = {figure.name: str(asset.ref.asset_id) for figure, asset in figures}
+    tables = [str(asset.ref.asset_id) for figure, asset in here if figure.kind == "table"]
+    return Leaf(number, rendered(page.markdown, images, tables), [asset for _, asset in here], page.damage)
+
+
+async def checks(ports: Ports, document: NormalizedDocument, task: Task | None) -> list[Check]:
+    """What a reader may rely on, looked at now."""
+    checked = check("document", document.model_dump_json(), strict=True)
+    found = [Check("contract", checked.valid, "")]
+    found += [Check(error.code, False, str(error.message)) for error in checked.errors[:MAX_CHECKED]]
+    store = objects(ports, document.ref.tenant_id)
+    found.append(Check("source", *await _stored(store, document)))
+    for asset in document.assets[:MAX_CHECKED]:
+        found.append(Check(asset.media_type, *await _stored(store, asset)))
+    if task:
+        damaged = ", ".join(str(page + 1) for page in task.damaged_pages)
+        found.append(Check("pages", not damaged, damaged))
+    return found
+
+
+async def _stored(store: TenantStore, thing: NormalizedDocument | Asset) -> tuple[bool, str]:
+    blob = thing.blob
+    key = store.key_of(blob.uri) if isinstance(blob, FileBlob) else None
+    if key is None or not isinstance(blob, FileBlob):
+        return True, "external"
+    try:
+        stored = await store.stat(key)
+    except DocmillError as error:
+        return False, error.code
+    if stored is None:
+        return False, "blob_not_found"
+    return stored.size == blob.size, thing.checksum[:12]

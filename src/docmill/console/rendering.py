@@ -1,0 +1,95 @@
+"""Templates become pages: one Jinja environment per language."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from docmill.console import telling
+from docmill.console.visit import THEMES, Visit
+from docmill.console.words import HTML_LANG, LANGUAGES, words
+from docmill.core.face import iso
+from docmill.core.machine import wire_status
+
+NAVIGATION = ("inbox", "tasks", "rules", "deliveries", "workers", "settings", "reference")
+ADDRESSES = {"inbox": "/"}
+
+
+class Renderer:
+    def __init__(self, version: str, marks: dict[str, str]) -> None:
+        self._version = version
+        self._marks = marks
+        self._environments = {language: self._environment(language) for language in LANGUAGES}
+
+    def render(self, visit: Visit, template: str, **values: Any) -> str:
+        environment = self._environments[visit.words.language]
+        values.setdefault("page", "")
+        return environment.get_template(template).render(
+            visit=visit,
+            themes=THEMES,
+            languages=LANGUAGES,
+            html_lang=HTML_LANG[visit.words.language],
+            now_ms=round(time.time() * 1000),
+            **values,
+        )
+
+    def _environment(self, language: str) -> Environment:
+        said = words(language)
+        environment = Environment(
+            loader=PackageLoader("docmill.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.i18n"],
+        )
+        environment.install_gettext_translations(said.translations, newstyle=True)  # type: ignore[attr-defined]
+        environment.globals |= {
+            "version": self._version,
+            "static": self._static,
+            "navigation": [(name, ADDRESSES.get(name, f"/{name}")) for name in NAVIGATION],
+            "wire_status": wire_status,
+            "explain": said.explain,
+            "status_word": partial(telling.status_word, said),
+            "status_sentence": partial(telling.status_sentence, said),
+            "event_sentence": partial(telling.event_sentence, said),
+            "stage_word": partial(telling.stage_word, said),
+            "state_word": partial(telling.state_word, said),
+        }
+        environment.filters |= {"time": time_tag, "size": size, "duration": duration, "iso": iso}
+        return environment
+
+    def _static(self, name: str) -> str:
+        return f"/static/{name}?v={self._marks[name]}"
+
+
+def time_tag(ms: int | None) -> str:
+    """A moment, in UTC; a script says it in the reader's own words."""
+    if not ms:
+        return Markup('<span class="faint">–</span>')
+    stamp = iso(ms)
+    return Markup('<time datetime="{}">{} UTC</time>').format(stamp, stamp[:16].replace("T", " "))
+
+
+def size(count: int | None) -> str:
+    if count is None:
+        return "–"
+    number = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    return str(count)
+
+
+def duration(ms: int | None) -> str:
+    if ms is None:
+        return "–"
+    if ms < 1000:
+        return f"{ms} ms"
+    seconds = ms / 1000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"

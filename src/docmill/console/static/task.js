@@ -1,0 +1,50 @@
+// A task's page while it runs: every line of its log redraws what the server says of it.
+import { Live, fragment } from "./live.js";
+import { say } from "./times.js";
+
+const PAUSE_MS = 250;
+
+export function task(place) {
+  if (place.dataset.final === "1") return;
+  let seq = place.dataset.seq;
+  let drawing = false;
+  let again = false;
+  let ended = false;
+
+  async function draw() {
+    if (drawing) {
+      again = true;
+      return;
+    }
+    drawing = true;
+    again = false;
+    try {
+      const now = await fragment(`/tasks/${place.dataset.task}/live`);
+      const held = document.activeElement?.closest("form")?.getAttribute("action");
+      place.replaceChildren(now);
+      say(place);
+      if (held) place.querySelector(`form[action="${held}"] button`)?.focus();
+      if (!ended) live.say(live.was ?? "live");
+    } catch { /* the next line of the log, or the next look, tries again */ }
+    setTimeout(() => {
+      drawing = false;
+      if (again) draw();
+      else if (ended) live.end();
+    }, PAUSE_MS);
+  }
+
+  const heard = (event) => {
+    seq = event.lastEventId || seq;
+    draw();
+  };
+  const kinds = ["submitted", "started", "progress", "handed_over", "stage_succeeded", "completed", "failed",
+    "retry_scheduled", "cancelled", "retried", "given_back", "worker_lost", "mounted", "twin_drift"];
+  const live = new Live(
+    () => `/api/v1/etl/tasks/${place.dataset.task}/events?after=${seq}`,
+    {
+      ...Object.fromEntries(kinds.map((kind) => [kind, heard])),
+      end: () => { ended = true; live.over = true; live.close(); draw(); },
+    },
+    draw,
+  );
+}

@@ -1,0 +1,121 @@
+"""What would keep docmill from working, and what to do about it: the looks that need no command line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+from uuid import uuid4
+
+from docmill import __version__
+from docmill.core.errors import DocmillError
+from docmill.ports import Engine, Ports, Work
+
+GB = 1024**3
+ENOUGH = 2 * GB
+LEAST = GB // 4
+PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
+OPTIONAL = ("asyncpg",)
+FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    next_step: str = ""
+
+
+async def examine(ports: Ports) -> AsyncIterator[Finding]:
+    """A running service looks at itself."""
+    yield python()
+    yield packages()
+    yield await database(ports)
+    yield await room(ports)
+    for one in ports.engines.values():
+        if one.name == "local":
+            async for finding in engine(one):
+                yield finding
+    yield models()
+    yield fonts()
+
+
+async def database(ports: Ports) -> Finding:
+    try:
+        async with asyncio.timeout(10):
+            await ports.ledger.ping()
+    except DocmillError as error:
+        return Finding("database", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
+    except TimeoutError:
+        return Finding("database", "fail", "no answer in 10 s", "Is it overloaded, or the network down?")
+    return Finding("database", "ok", "answers")
+
+
+async def room(ports: Ports) -> Finding:
+    free = await ports.store.free_bytes()
+    if free is None:
+        return Finding("store", "ok", "answers")
+    told = f"{free / GB:.1f} GB free"
+    if free < LEAST:
+        return Finding("store", "fail", told, "Make room: nothing more can be stored.")
+    return Finding("store", "warn" if free < ENOUGH else "ok", told, "Make room soon." if free < ENOUGH else "")
+
+
+def python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+
+
+def packages() -> Finding:
+    try:
+        known = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    except PackageNotFoundError as missing:
+        return Finding("packages", "fail", f"{missing.name} is not installed", "Install docmill again.")
+    more = "".join(f", {name} {version(name)}" for name in OPTIONAL if find_spec(name))
+    return Finding("packages", "ok", f"docmill {__version__}, {known}{more}")
+
+
+async def engine(local: Engine) -> AsyncIterator[Finding]:
+    """Parse a small text the way a document is parsed: in a confined child process."""
+    began = perf_counter()
+    try:
+        with tempfile.TemporaryDirectory(prefix="docmill-doctor-") as scratch:
+            source = Path(scratch) / "hello.txt"
+            source.write_text("Hello from the doctor.\n", "utf-8")
+            work = Work(0, uuid4(), source, source.name, Path(scratch), {})
+            parsed = await local.start(work, lambda _done, _total: None)
+        facts = getattr(parsed, "facts", {})
+    except DocmillError as error:
+        yield Finding("engine", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
+        return
+    yield Finding("engine", "ok", f"local, a text parsed in {perf_counter() - began:.1f} s")
+    network = facts.get("isolation", {}).get("network", "unknown")
+    if network in ("not confined", "unknown"):
+        step = "Allow user namespaces, or run docmill in a container without network for its children."
+        yield Finding("isolation", "warn", "parsers can reach the network", step)
+    else:
+        yield Finding("isolation", "ok", f"parsers have no network ({network})")
+
+
+def models() -> Finding:
+    spec = find_spec("rapidocr")
+    there = sorted(Path(spec.origin).parent.rglob("*.onnx")) if spec and spec.origin else []
+    if not there:
+        return Finding("ocr", "fail", "the models of rapidocr are missing", "Install rapidocr again.")
+    return Finding("ocr", "ok", f"{len(there)} models installed")
+
+
+def fonts() -> Finding:
+    kinds = (".ttf", ".otf", ".ttc", ".pfb")
+    some = next((file for root in FONTS if root.is_dir() for file in root.rglob("*") if file.suffix in kinds), None)
+    if some is None:
+        step = "Install some, for example the packages fonts-dejavu and fonts-noto-cjk."
+        return Finding("fonts", "warn", "none installed: pages whose fonts are not embedded look poor as images", step)
+    return Finding("fonts", "ok", "installed")
