@@ -42,6 +42,17 @@ def compiled(catalogue: Catalog) -> bytes:
     return target.getvalue()
 
 
+def written(catalogue: Catalog) -> str:
+    """The .po text. Of its header only what gettext reads: dates and placeholders would change with every run."""
+    target = BytesIO()
+    write_po(target, catalogue, width=120, no_location=True, sort_output=True)
+    text = target.getvalue().decode()
+    head, _, rest = text.partition("\n\n")
+    needed = ("Language:", "Plural-Forms:", "MIME-Version:", "Content-")
+    lines = [line for line in head.splitlines() if line.startswith(tuple(f'"{name}' for name in needed))]
+    return "\n".join(['msgid ""', 'msgstr ""', *lines, "", rest])
+
+
 def po(language: str) -> Path:
     return CONSOLE / "messages" / language / "LC_MESSAGES" / "console.po"
 
@@ -67,8 +78,7 @@ def main() -> None:
         catalogue = kept(language) if path.exists() else Catalog(locale=language, project="docmill")
         catalogue.update(collected(), no_fuzzy_matching=True)
         catalogue.obsolete.clear()
-        with path.open("wb") as file:
-            write_po(file, catalogue, width=120, no_location=True, sort_output=True, omit_header=False)
+        path.write_text(written(catalogue), encoding="utf-8")
         path.with_suffix(".mo").write_bytes(compiled(kept(language)))
         print(f"{language}: {len(missing(language))} without a translation")
 

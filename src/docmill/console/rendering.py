@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,10 +23,9 @@ class Renderer:
     def __init__(self, version: str, marks: dict[str, str]) -> None:
         self._version = version
         self._marks = marks
-        self._environments = {language: self._environment(language) for language in LANGUAGES}
 
     def render(self, visit: Visit, template: str, **values: Any) -> str:
-        environment = self._environments[visit.words.language]
+        environment = _environment(visit.words.language)
         values.setdefault("page", "")
         return environment.get_template(template).render(
             visit=visit,
@@ -34,37 +33,39 @@ class Renderer:
             languages=LANGUAGES,
             html_lang=HTML_LANG[visit.words.language],
             now_ms=round(time.time() * 1000),
+            version=self._version,
+            static=self._static,
             **values,
         )
 
-    def _environment(self, language: str) -> Environment:
-        said = words(language)
-        environment = Environment(
-            loader=PackageLoader("docmill.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.i18n"],
-        )
-        environment.install_gettext_translations(said.translations, newstyle=True)  # type: ignore[attr-defined]
-        environment.globals |= {
-            "version": self._version,
-            "static": self._static,
-            "navigation": [(name, ADDRESSES.get(name, f"/{name}")) for name in NAVIGATION],
-            "wire_status": wire_status,
-            "explain": said.explain,
-            "status_word": partial(telling.status_word, said),
-            "status_sentence": partial(telling.status_sentence, said),
-            "event_sentence": partial(telling.event_sentence, said),
-            "stage_word": partial(telling.stage_word, said),
-            "state_word": partial(telling.state_word, said),
-        }
-        environment.filters |= {"time": time_tag, "size": size, "duration": duration, "iso": iso}
-        return environment
-
     def _static(self, name: str) -> str:
         return f"/static/{name}?v={self._marks[name]}"
+
+
+@cache
+def _environment(language: str) -> Environment:
+    said = words(language)
+    environment = Environment(
+        loader=PackageLoader("docmill.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    environment.install_gettext_translations(said.translations, newstyle=True)  # type: ignore[attr-defined]
+    environment.globals |= {
+        "navigation": [(name, ADDRESSES.get(name, f"/{name}")) for name in NAVIGATION],
+        "wire_status": wire_status,
+        "explain": said.explain,
+        "status_word": partial(telling.status_word, said),
+        "status_sentence": partial(telling.status_sentence, said),
+        "event_sentence": partial(telling.event_sentence, said),
+        "stage_word": partial(telling.stage_word, said),
+        "state_word": partial(telling.state_word, said),
+    }
+    environment.filters |= {"time": time_tag, "size": size, "duration": duration, "iso": iso}
+    return environment
 
 
 def time_tag(ms: int | None) -> str:
