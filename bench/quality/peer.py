@@ -111,8 +111,8 @@ ENGINES: dict[str, Callable[[], Convert]] = {
 
 def cpu() -> float:
     """Processor time of this process and of all that it started."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def peak_mb() -> float:

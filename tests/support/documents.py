@@ -314,3 +314,129 @@ def assemble_pdf(objects: list[bytes]) -> bytes:
     out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     out += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
     return bytes(out)
+
+
+def pdf_turned(path: Path, angle: int, crop: tuple[float, float, float, float] | None = None) -> Path:
+    """A page with an orange picture among text, turned, and cut to *crop* (points, from the bottom left)."""
+    import pypdfium2
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+    from reportlab.pdfgen.canvas import Canvas
+
+    picture = Image.effect_noise((200, 150), 60).convert("RGB")
+    picture.paste("orange", (20, 20, 180, 130))
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(595, 842))
+    canvas.setFont("Helvetica", 11)
+    for line in range(14):
+        canvas.drawString(90, 740 - 15 * line, f"{ENGLISH[:70]} {line}")
+    canvas.drawImage(ImageReader(picture), 120, 300, 200, 150)
+    canvas.drawString(120, 285, "Figure 1: The harbour from above")
+    canvas.save()
+    document = pypdfium2.PdfDocument(out.getvalue())
+    page = document[0]
+    page.set_rotation(angle)
+    if crop:
+        page.set_cropbox(*crop)
+    document.save(path)
+    document.close()
+    return path
+
+
+def pdf_spanning(path: Path) -> Path:
+    """A ruled table whose first row has a cell over two columns, and whose cells hold more than one line."""
+    from reportlab.pdfgen.canvas import Canvas
+    from reportlab.platypus import Table
+
+    canvas = Canvas(str(path), pagesize=(595, 842))
+    canvas.setFont("Helvetica", 11)
+    for line in range(6):
+        canvas.drawString(72, 770 - 16 * line, f"{ENGLISH[:75]} {line}")
+    rows = [
+        ["Port", "Traffic", ""],
+        ["", "Ships", "Tonnes"],
+        ["Hamburg\n(free port)", "120", "4500"],
+        ["Kiel", "35", "900"],
+    ]
+    style = [("GRID", (0, 0), (-1, -1), 1, "black"), ("SPAN", (1, 0), (2, 0)), ("SPAN", (0, 0), (0, 1))]
+    table = Table(rows, colWidths=110, style=style)
+    table.wrapOn(canvas, 400, 300)
+    table.drawOn(canvas, 72, 480)
+    canvas.save()
+    return path
+
+
+def pdf_tagged(path: Path) -> Path:
+    """A tagged page: a heading in small letters, a paragraph over two lines, a list, a table without lines."""
+    lines = [
+        (0, "H1", 12, "About the harbour"),
+        (1, "P", 12, "The cranes are main-"),
+        (1, "P", 12, "tained by the city."),
+        (2, "LI", 12, "First quay"),
+        (3, "LI", 12, "Second quay"),
+        (4, "TD", 12, "Port"),
+        (5, "TD", 12, "Ships"),
+        (6, "TD", 12, "Kiel"),
+        (7, "TD", 12, "35"),
+    ]
+    stream = b""
+    for number, (mark, tag, size, text) in enumerate(lines):
+        x = 200 if mark in (5, 7) else 72
+        y = 700 - 20 * (number - (mark in (5, 7)))
+        stream += b"/%s <</MCID %d>> BDC BT /F %d Tf %d %d Td (%s) Tj ET EMC\n" % (
+            tag.encode(),
+            mark,
+            size,
+            x,
+            y,
+            text.encode(),
+        )
+    stream += b"/Artifact BMC BT /F 9 Tf 72 30 Td (Internal paper) Tj ET EMC\n"
+
+    def element(kind: bytes, parent: int, kids: bytes) -> bytes:
+        return b"<< /Type /StructElem /S /%s /P %d 0 R /Pg 3 0 R /K %s >>" % (kind, parent, kids)
+
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R /MarkInfo << /Marked true >> /StructTreeRoot 6 0 R >>",
+        b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R %s >>"
+        % b"/StructParents 0 /Resources << /Font << /F 5 0 R >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Type /StructTreeRoot /K [7 0 R] /ParentTree 8 0 R /ParentTreeNextKey 1 >>",
+        element(b"Document", 6, b"[9 0 R 10 0 R 11 0 R 14 0 R]"),
+        b"<< /Nums [0 [9 0 R 10 0 R 12 0 R 13 0 R 17 0 R 18 0 R 19 0 R 20 0 R]] >>",
+        element(b"H1", 7, b"0"),
+        element(b"P", 7, b"1"),
+        element(b"L", 7, b"[12 0 R 13 0 R]"),
+        element(b"LI", 11, b"2"),
+        element(b"LI", 11, b"3"),
+        element(b"Table", 7, b"[15 0 R 16 0 R]"),
+        element(b"TR", 14, b"[17 0 R 18 0 R]"),
+        element(b"TR", 14, b"[19 0 R 20 0 R]"),
+        element(b"TD", 15, b"4"),
+        element(b"TD", 15, b"5"),
+        element(b"TD", 16, b"6"),
+        element(b"TD", 16, b"7"),
+    ]
+    path.write_bytes(assemble_pdf(objects))
+    return path
+
+
+def pdf_with_headers(path: Path, pages: int = 5) -> Path:
+    """Chapters under a running header, above page numbers."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(path), pagesize=(595, 842))
+    for number in range(1, pages + 1):
+        canvas.setFont("Helvetica", 8)
+        canvas.drawString(72, 815, "Annual report of the harbour office")
+        canvas.drawString(290, 25, f"Page {number} of {pages}")
+        canvas.setFont("Helvetica-Bold", 20)
+        canvas.drawString(72, 780, f"Chapter {number}")
+        canvas.setFont("Helvetica", 11)
+        for line in range(12):
+            canvas.drawString(72, 740 - 16 * line, f"{ENGLISH[:80]} ({number}.{line})")
+        canvas.showPage()
+    canvas.save()
+    return path

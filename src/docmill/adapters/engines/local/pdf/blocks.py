@@ -1,0 +1,111 @@
+"""What a page is made of, whoever found it, and how it is written as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from docmill.core.parsed import Box
+
+from ..markdown import CJK, cell
+
+Kind = Literal["heading", "text", "item", "code", "table", "figure", "caption"]
+ENDS_CJK = re.compile(f"[{CJK}]$")
+STARTS_CJK = re.compile(f"^[{CJK}]")
+HYPHEN = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
+STARTS_MARK = re.compile(r"^(?:#{1,6}\s|[-+*>]\s|\d{1,9}[.)]\s|```|~~~|\|)")
+
+
+@dataclass(slots=True)
+class Cell:
+    text: str
+    rows: int = 1
+    columns: int = 1
+
+
+@dataclass(slots=True)
+class Block:
+    kind: Kind
+    text: str = ""
+    level: int = 1
+    """Of a heading 1-6, of a list item its depth from 0."""
+    marker: str = "-"
+    rows: list[list[Cell]] = field(default_factory=list)
+    box: Box | None = None
+
+
+def join(first: str, second: str) -> str:
+    """Two lines of one paragraph: hyphens undone, no blank between Chinese characters or inside an address."""
+    if not first or not second:
+        return first or second
+    if ENDS_CJK.search(first) and STARTS_CJK.search(second):
+        return first + second
+    if HYPHEN.search(first) and second[0].islower():
+        return first[:-1] + second
+    if first[-1] in "-\u2010" and first[-2:-1].isalnum():
+        return first + second
+    if first.endswith("/") and not first.endswith(" /") and second[0].isalnum():
+        return first + second
+    return f"{first} {second}"
+
+
+def joined(lines: Iterable[str]) -> str:
+    text = ""
+    for line in lines:
+        text = join(text, line.strip())
+    return text
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    parts: list[str] = []
+    before: Block | None = None
+    for block in blocks:
+        text = written(block)
+        if not text:
+            continue
+        tight = before is not None and before.kind == block.kind == "item"
+        parts.append(("\n" if tight else "\n\n") + text if parts else text)
+        before = block
+    return "".join(parts)
+
+
+def written(block: Block) -> str:
+    text = block.text.strip()
+    match block.kind:
+        case "heading":
+            return f"{'#' * min(6, max(1, block.level))} {' '.join(text.split())}" if text else ""
+        case "item":
+            indent = "  " * block.level if block.marker == "-" else "   " * block.level
+            return f"{indent}{block.marker} {text}" if text else ""
+        case "code":
+            fence = "````" if "```" in text else "```"
+            return f"{fence}\n{block.text.rstrip()}\n{fence}" if text else ""
+        case "table":
+            return table(block.rows)
+        case _:
+            return text
+
+
+def table(rows: list[list[Cell]]) -> str:
+    """Pipes where they can say it, HTML where a cell spans rows or columns."""
+    rows = [row for row in rows if row]
+    if not any(each.text.strip() for row in rows for each in row):
+        return ""
+    if any(each.rows > 1 or each.columns > 1 for row in rows for each in row):
+        return html(rows)
+    width = max(len(row) for row in rows)
+    lines = ["| " + " | ".join([cell(each.text) for each in row] + [""] * (width - len(row))) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])
+
+
+def html(rows: list[list[Cell]]) -> str:
+    from html import escape
+
+    def one(each: Cell) -> str:
+        spans = "".join(f' {name}="{n}"' for name, n in (("rowspan", each.rows), ("colspan", each.columns)) if n > 1)
+        return f"<td{spans}>{escape(each.text, quote=False)}</td>"
+
+    body = "\n".join("<tr>" + "".join(map(one, row)) + "</tr>" for row in rows)
+    return f"<table>\n{body}\n</table>"

@@ -1,0 +1,245 @@
+"""PDF, page by page: the text layer where there is one, OCR where there is none, in windows that keep memory flat.
+
+Each window is surveyed with PDFium (bare text, sizes, pictures) and read by liteparse, which is fast. A tagged page is
+read by its tags. Pages whose structure is doubtful go through docvortex, which is slow. Whatever came out is checked
+against the bare text: structure is worth nothing if words got lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from typing import Any
+
+import pypdfium2 as pdfium
+
+from docmill.core.errors import DocumentError
+
+from .. import ocr, vortex
+from ..image import as_png
+from ..job import Job
+from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
+from . import careful, figures, quick, tagged
+from .blocks import Block, joined, markdown
+from .quick import WINDOW
+from .running import Running
+from .survey import LONGEST_SIDE, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
+
+OCR_DPI = 200
+SHOW_DPI = 150
+WELL = 0.9
+"""So much of the words is usual; with less, the next reader may try."""
+LIGATURES = str.maketrans(
+    {
+        "ﬀ": "ff",
+        "ﬁ": "fi",
+        "ﬂ": "fl",
+        "ﬃ": "ffi",
+        "ﬄ": "ffl",
+        "ﬅ": "st",
+        "ﬆ": "st",
+        "\u00a0": " ",
+        "\u00ad": None,
+        "\ufffe": None,
+    }
+)
+
+
+def read(job: Job) -> None:
+    with opened(job.source) as document:
+        total = len(document)
+        job.check_pages(total)
+        if not total:
+            raise DocumentError("document_broken", why="it has no pages")
+        job.title = telling(document.get_metadata_dict().get("Title", "").strip())
+        reader = Reader(job, document, total)
+        fast = quick.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
+        for start in range(0, total, WINDOW):
+            reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
+
+
+def telling(title: str) -> str | None:
+    """Many programs write a file name, or nothing at all, into the title."""
+    useless = title.lower() in ("untitled", "unknown", "document") or re.search(r"\.\w{2,4}$", title)
+    return None if len(title) < 4 or useless else title
+
+
+class Reader:
+    """One document on its way: what its pages have in common, and each page in turn."""
+
+    def __init__(self, job: Job, document: Any, total: int) -> None:
+        self.tagged = is_tagged(document)
+        self._job = job
+        self._document = document
+        self._total = total
+        self._running = Running(total)
+        self._levels = bookmark_levels(document)
+
+    def window(self, indices: range, fast: dict[int, Any]) -> None:
+        job = self._job
+        surveys = {index: survey(self._document, index, fast.get(index)) for index in indices}
+        scans = {index for index in indices if wants_ocr(job, surveys[index])}
+        pages = {index: self._structure(surveys[index], fast.get(index)) for index in indices if index not in scans}
+        doubtful = [index for index, (_, doubt) in pages.items() if doubt]
+        slow = careful_pages(self._document, doubtful, job)
+        blocks = {
+            index: self._choose(index, surveys[index], fast.get(index), quickly, slow.get(index))
+            for index, (quickly, _) in pages.items()
+        }
+        self._running.learn([found for found in blocks.values() if found is not None])
+        for index in indices:
+            if job.options.get("page_images") is True and surveys[index].damage is None:
+                with contextlib.suppress(pdfium.PdfiumError):
+                    job.add_page_image(as_png(rendered(self._document, index, SHOW_DPI), LONGEST_SIDE), index)
+            if index in scans:
+                read_scan(job, self._document, index, surveys[index])
+            else:
+                self._write(index, surveys[index], fast.get(index), blocks[index])
+            job.progress(index + 1, self._total)
+
+    def _structure(self, page: Survey, fast: Any) -> tuple[list[Block] | None, bool]:
+        """The quick reading of a page, and whether it is in doubt."""
+        if page.damage is not None or page.is_odd or page.is_blank:
+            return None, False
+        if fast is None:
+            return None, True
+        if self.tagged and (found := tagged.read(fast)) is not None:
+            return with_figures(found, fast), False
+        if (turn := quick.turned(fast)) is not None:
+            return with_figures([Block("text", joined(quick.straight_lines(fast, turn)))], fast), False
+        found, _, guessed = quick.read(fast)
+        return found, page.hides_text or quick.is_doubtful(fast, found, guessed)
+
+    def _choose(
+        self, index: int, page: Survey, fast: Any, quickly: list[Block] | None, slow: tuple[Any, Any] | None
+    ) -> list[Block] | None:
+        """The best reading that keeps the words."""
+        choices: list[list[Block]] = []
+        if slow is not None:
+            items, size = (fast.text_items, (fast.width, fast.height)) if fast is not None else ([], (1.0, 1.0))
+            choices.append(careful.read(*slow, items, size))
+        if quickly is not None:
+            choices.append(quickly)
+        if not choices:
+            return None
+        scores = [coverage(page.text, markdown(choice)) for choice in choices]
+        for choice, score in zip(choices, scores, strict=True):
+            if score >= WELL or score >= max(scores) - 0.02 > ENOUGH:
+                return choice
+        best = max(range(len(choices)), key=scores.__getitem__)
+        if scores[best] >= ENOUGH or not page.letters:
+            return choices[best]
+        self._job.warn(f"page {index + 1}: structure dropped to keep the text")
+        pictures = [block for block in choices[0] if block.kind == "figure"]
+        return [Block("text", bare(page.text)), *pictures]
+
+    def _write(self, index: int, page: Survey, fast: Any, blocks: list[Block] | None) -> None:
+        job = self._job
+        if page.damage is not None or blocks is None:
+            if page.letters and page.damage is None:
+                job.warn(f"page {index + 1}: structure lost")
+            job.add_page(index, bare(page.text), damage=page.damage)
+            return
+        blocks = self._running.without(blocks)
+        for block in blocks:
+            if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
+                block.level = level
+        figures.keep(job, self._document, index, blocks)
+        text = tidy(disarm(markdown(blocks).translate(LIGATURES)))
+        job.add_page(index, "\n\n".join(filter(None, [text, filled_in(fast, text)])))
+
+
+def with_figures(blocks: list[Block], page: Any) -> list[Block]:
+    """Tags seldom say where a figure lies; liteparse does."""
+    for found in page.blocks or ():
+        box = quick.rect(found.bbox)
+        if found.kind == "figure" and box is not None:
+            where = quick.share(box, page)
+            blocks.insert(careful.place(blocks, where), Block("figure", box=where))
+    return blocks
+
+
+def bookmark_levels(document: Any) -> dict[str, int]:
+    """The outline knows how deep a heading lies."""
+    levels: dict[str, int] = {}
+    with contextlib.suppress(pdfium.PdfiumError, UnicodeDecodeError, RecursionError):
+        for number, mark in enumerate(document.get_toc(max_depth=6)):
+            if number > 5000:
+                break
+            levels.setdefault(letters(mark.get_title()), min(6, mark.level + 1))
+    levels.pop("", None)
+    return levels
+
+
+def letters(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+def wants_ocr(job: Job, page: Survey) -> bool:
+    if page.damage is not None or job.ocr == "never" or (page.is_odd and page.letters):
+        return False
+    return job.ocr == "always" or page.needs_ocr
+
+
+def careful_pages(document: Any, indices: list[int], job: Job) -> dict[int, tuple[Any, Any]]:
+    """docvortex's pages by index. If the window breaks it, page by page; a page that does is left to liteparse."""
+    if not indices:
+        return {}
+    try:
+        middle = vortex.analyse(excerpt(document, indices))
+        return {indices[page.page_idx]: (middle, page) for page in middle.pages if page.page_idx < len(indices)}
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        if len(indices) == 1:
+            job.warn(f"page {indices[0] + 1}: structure lost ({type(error).__name__})")
+            return {}
+    found: dict[int, tuple[Any, Any]] = {}
+    for index in indices:
+        found |= careful_pages(document, [index], job)
+    return found
+
+
+def excerpt(document: Any, indices: list[int]) -> bytes:
+    """A PDF of these pages alone."""
+    part = pdfium.PdfDocument.new()
+    try:
+        part.import_pages(document, indices)
+        out = io.BytesIO()
+        part.save(out)
+        return out.getvalue()
+    finally:
+        part.close()
+
+
+def read_scan(job: Job, document: Any, index: int, page: Survey) -> None:
+    try:
+        picture = rendered(document, index, OCR_DPI)
+    except pdfium.PdfiumError:
+        job.add_page(index, tidy(page.text), damage="the page cannot be rendered")
+        return
+    markdown = ocr.to_markdown(picture)
+    job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
+    if not markdown and page.picture_cover > 0.02:
+        name = job.add_image(as_png(picture, LONGEST_SIDE // 2), index, (0.0, 0.0, 1.0, 1.0))
+        markdown = image_link(name) if name else ""
+    if page.letters and not page.garbled and coverage(page.text, markdown) < ENOUGH / 2:
+        markdown = f"{markdown}\n\n{bare(page.text)}".strip()
+    job.add_page(index, markdown)
+
+
+def filled_in(fast: Any, markdown: str) -> str:
+    """What somebody wrote into the page's form: it is not part of the text layer."""
+    fields = [field for field in (fast.form_fields if fast is not None else None) or () if field.value]
+    lines = [
+        f"- {field.alternate_name or field.name or field.type}: {' '.join(field.value.split())}"
+        for field in fields
+        if field.type not in ("pushbutton", "signature") and field.value not in markdown
+    ]
+    return "\n".join(lines)
+
+
+def bare(text: str) -> str:
+    """The text layer as it is: an empty line between blocks, nothing lost."""
+    return tidy(re.sub(r"[ \t]+\n", "\n", text))

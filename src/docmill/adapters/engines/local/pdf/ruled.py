@@ -1,0 +1,331 @@
+"""Tables drawn with lines: the lines are the truth about their cells, and the words fall into them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .blocks import Cell, joined
+
+Rect = tuple[float, float, float, float]
+"""x0, y0, x1, y1 in points from the page's top left."""
+
+THIN = 2.5
+SLACK = 3.0
+COVERED = 0.7
+MOST_LINES = 3000
+SMALLEST = 4.0
+DOUBLE = 8.0
+"""Points. Two lines nearer than this with no word between them are one border."""
+MOST_CELLS = 4000
+
+
+@dataclass(slots=True)
+class Word:
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+
+@dataclass(slots=True)
+class Line:
+    """A level or upright stroke: `at` is where it lies, `start` and `end` how far it reaches."""
+
+    at: float
+    start: float
+    end: float
+
+
+@dataclass(slots=True)
+class Grid:
+    box: Rect
+    rows: list[list[Cell]]
+    words: int = 0
+    spots: dict[tuple[int, int], Rect] = field(default_factory=dict)
+
+
+def words_of(page: Any) -> list[Word]:
+    """The level words; what stands upright beside a table is no part of it."""
+    return [
+        Word(word.text.strip(), word.x, word.y, word.x + word.width, word.y + word.height)
+        for item in page.text_items
+        if abs(item.rotation or 0.0) <= 1
+        for word in item.words or (item,)
+        if word.text.strip()
+    ]
+
+
+def strokes(graphics: Any) -> tuple[list[Line], list[Line]]:
+    """Level and upright lines, whether they were drawn as lines or as thin boxes; frames give four."""
+    level: list[Line] = []
+    upright: list[Line] = []
+
+    def add(x0: float, y0: float, x1: float, y1: float) -> None:
+        x0, x1 = sorted((x0, x1))
+        y0, y1 = sorted((y0, y1))
+        if y1 - y0 <= THIN and x1 - x0 > SMALLEST:
+            level.append(Line((y0 + y1) / 2, x0, x1))
+        elif x1 - x0 <= THIN and y1 - y0 > SMALLEST:
+            upright.append(Line((x0 + x1) / 2, y0, y1))
+
+    for line in graphics.lines:
+        if line.stroke or line.fill:
+            add(line.x1, line.y1, line.x2, line.y2)
+    for shape in graphics.shapes:
+        x, y, width, height = shape.bbox
+        if shape.has_curve or not (shape.stroke or shape.fill):
+            continue
+        if min(width, height) <= THIN:
+            add(x, y, x + width, y + height)
+        else:
+            for edge in ((x, y, x + width, y), (x, y + height, x + width, y + height)):
+                add(*edge)
+            for edge in ((x, y, x, y + height), (x + width, y, x + width, y + height)):
+                add(*edge)
+    return merged(level), merged(upright)
+
+
+def merged(lines: list[Line]) -> list[Line]:
+    """Pieces of one stroke put together again."""
+    result: list[Line] = []
+    for line in sorted(lines, key=lambda line: (round(line.at / 2), line.start)):
+        last = result[-1] if result else None
+        if last is not None and abs(last.at - line.at) < 2 and line.start <= last.end + SLACK:
+            last.end = max(last.end, line.end)
+        else:
+            result.append(Line(line.at, line.start, line.end))
+    return result
+
+
+def grids(page: Any) -> list[Grid]:
+    graphics = page.vector_graphics
+    if graphics is None or len(graphics.lines) + len(graphics.shapes) > MOST_LINES:
+        return []
+    level, upright = strokes(graphics)
+    if len(level) < 2 or len(upright) < 2 or len(level) * len(upright) > 40_000:
+        return []
+    words = words_of(page)
+    found = [grid for part in connected(level, upright) if (grid := build(*part, words)) is not None]
+    return outermost(found, page.width * page.height)
+
+
+def connected(level: list[Line], upright: list[Line]) -> list[tuple[list[Line], list[Line]]]:
+    """Groups of lines that touch one another."""
+    parent = list(range(len(level) + len(upright)))
+
+    def root(node: int) -> int:
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for one, flat in enumerate(level):
+        for two, tall in enumerate(upright):
+            if flat.start - SLACK <= tall.at <= flat.end + SLACK and tall.start - SLACK <= flat.at <= tall.end + SLACK:
+                parent[root(one)] = root(len(level) + two)
+    groups: dict[int, tuple[list[Line], list[Line]]] = defaultdict(lambda: ([], []))
+    for number, line in enumerate(level):
+        groups[root(number)][0].append(line)
+    for number, line in enumerate(upright):
+        groups[root(len(level) + number)][1].append(line)
+    return [group for group in groups.values() if len(group[0]) >= 2 and len(group[1]) >= 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where cells end: one line, or two close ones with nothing between them."""
+
+    low: float
+    high: float
+
+
+def edges(lines: Sequence[Line], middles: list[float], double: float) -> list[Edge]:
+    """The lines' places; double lines count once."""
+    found: list[Edge] = []
+    middles = sorted(middles)
+    for at in sorted(line.at for line in lines):
+        last = found[-1] if found else None
+        if last is not None and (
+            at - last.high <= SLACK or (at - last.low <= double and not any_between(middles, last.high, at))
+        ):
+            found[-1] = Edge(last.low, at)
+        else:
+            found.append(Edge(at, at))
+    return found
+
+
+def any_between(values: list[float], low: float, high: float) -> bool:
+    at = bisect_left(values, low)
+    return at < len(values) and values[at] <= high
+
+
+def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | None:
+    box = (
+        min(line.at for line in upright),
+        min(line.at for line in level),
+        max(line.at for line in upright),
+        max(line.at for line in level),
+    )
+    own = [word for word in words if box[0] <= word.middle[0] <= box[2] and box[1] <= word.middle[1] <= box[3]]
+    xs = edges(upright, [word.middle[0] for word in own], DOUBLE)
+    ys = edges(level, [word.middle[1] for word in own], DOUBLE)
+    rows, columns = len(ys) - 1, len(xs) - 1
+    if rows < 1 or columns < 2 or rows * columns > MOST_CELLS:
+        return None
+    inside: dict[tuple[int, int], list[Word]] = defaultdict(list)
+    for word in own:
+        inside[slot(ys, word.middle[1]), slot(xs, word.middle[0])].append(word)
+    taken = spans(xs, ys, level, upright)
+    split_bands(taken, inside, xs)
+    table: list[list[Cell]] = []
+    for row in range(rows):
+        cells = []
+        for column in range(columns):
+            if (place := taken.get((row, column))) is None:
+                continue
+            down, right = place
+            mine = [w for r in range(row, row + down) for c in range(column, column + right) for w in inside[r, c]]
+            cells.append(Cell(text_of(mine), down, right))
+        table.append(cells)
+    table = squeezed(table)
+    return Grid(box, table, len(own)) if is_table(table) else None
+
+
+def is_table(table: list[list[Cell]]) -> bool:
+    """Charts have grids too, but few words in them."""
+    if len(table) < 2 or max(sum(cell.columns for cell in row) for row in table) < 2:
+        return False
+    filled = [sum(bool(cell.text) for cell in row) for row in table]
+    spanning = sum(not row for row in table)
+    some, full = sum(count > 0 for count in filled), sum(count >= 2 for count in filled)
+    return some + spanning >= 0.7 * len(table) and (full >= 2 or (full == 1 and some == len(table)))
+
+
+def slot(edges: list[Edge], at: float) -> int:
+    return max(0, next((n for n, edge in enumerate(edges[1:]) if at <= edge.high), len(edges) - 2))
+
+
+Spans = dict[tuple[int, int], tuple[int, int]]
+"""The top left place of each cell, and how many rows and columns it takes."""
+
+
+def spans(xs: list[Edge], ys: list[Edge], level: list[Line], upright: list[Line]) -> Spans:
+    """A cell reaches as far as no line stops it."""
+    rows, columns = len(ys) - 1, len(xs) - 1
+
+    def crossed(lines: list[Line], at: Edge, start: float, end: float) -> bool:
+        reach = sum(
+            max(0.0, min(line.end, end) - max(line.start, start))
+            for line in lines
+            if at.low - SLACK <= line.at <= at.high + SLACK
+        )
+        return reach >= COVERED * (end - start)
+
+    walls = [[crossed(upright, xs[c + 1], ys[r].high, ys[r + 1].low) for c in range(columns)] for r in range(rows)]
+    floors = [[crossed(level, ys[r + 1], xs[c].high, xs[c + 1].low) for c in range(columns)] for r in range(rows)]
+    result: Spans = {}
+    used: set[tuple[int, int]] = set()
+    for row in range(rows):
+        for column in range(columns):
+            if (row, column) in used:
+                continue
+            right = column
+            while right + 1 < columns and not walls[row][right] and (row, right + 1) not in used:
+                right += 1
+            down = row
+            while down + 1 < rows and not any(floors[down][c] for c in range(column, right + 1)):
+                down += 1
+            used |= {(r, c) for r in range(row, down + 1) for c in range(column, right + 1)}
+            result[row, column] = (down - row + 1, right - column + 1)
+    return result
+
+
+def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: list[Edge]) -> None:
+    """Where only every other row is shaded, the plain rows lack walls; wide gaps at the walls' places betray them."""
+    for (row, column), (down, right) in list(taken.items()):
+        if right == 1:
+            continue
+        words = [word for r in range(row, row + down) for c in range(column, column + right) for word in inside[r, c]]
+        if not words:
+            continue
+        walls = [xs[c + 1] for c in range(column, column + right - 1)]
+        height = max(word.y1 - word.y0 for word in words)
+        sides = [
+            (
+                max((word.x1 for word in words if word.middle[0] <= wall.high), default=None),
+                min((word.x0 for word in words if word.middle[0] > wall.high), default=None),
+            )
+            for wall in walls
+        ]
+        clear = [
+            (left is None or left <= wall.high + 1)
+            and (other is None or other >= wall.low - 1)
+            and (left is None or other is None or other - left > 0.8 * height)
+            for wall, (left, other) in zip(walls, sides, strict=True)
+        ]
+        if all(clear) and sum(bool(inside[row, c]) for c in range(column, column + right)) >= 2:
+            for c in range(column, column + right):
+                taken[row, c] = (down, 1)
+
+
+def squeezed(table: list[list[Cell]]) -> list[list[Cell]]:
+    """Without columns and rows that are nothing but the space between two lines."""
+    width = max((sum(cell.columns for cell in row) for row in table), default=0)
+    if any(cell.rows > 1 or cell.columns > 1 for row in table for cell in row):
+        return table
+    keep = [c for c in range(width) if any(c < len(row) and row[c].text for row in table)]
+    return [[row[c] for c in keep if c < len(row)] for row in table]
+
+
+def text_of(words: list[Word]) -> str:
+    """The words of a cell, line by line."""
+    lines: list[list[Word]] = []
+    for word in sorted(words, key=lambda word: (word.y0 + word.y1) / 2):
+        last = lines[-1][-1] if lines else None
+        if last is not None and word.middle[1] - last.middle[1] < 0.5 * min(word.y1 - word.y0, last.y1 - last.y0):
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return joined(glued(sorted(line, key=lambda word: word.x0)) for line in lines)
+
+
+def glued(line: list[Word]) -> str:
+    text = ""
+    for number, word in enumerate(line):
+        gap = word.x0 - line[number - 1].x1 if number else 0.0
+        text += (" " if number and gap > 0.12 * (word.y1 - word.y0) else "") + word.text
+    return text
+
+
+def outermost(found: list[Grid], area: float) -> list[Grid]:
+    """A grid inside another is part of it; one that frames the whole page is no table."""
+    found = [grid for grid in found if size(grid.box) < 0.95 * area]
+    return [
+        grid
+        for grid in found
+        if not any(
+            other is not grid and within(grid.box, other.box) and size(other.box) > size(grid.box) for other in found
+        )
+    ]
+
+
+def size(box: Rect) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def within(inner: Rect, outer: Rect) -> bool:
+    return (
+        outer[0] - SLACK <= inner[0]
+        and inner[2] <= outer[2] + SLACK
+        and outer[1] - SLACK <= inner[1]
+        and inner[3] <= outer[3] + SLACK
+    )

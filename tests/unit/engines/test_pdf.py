@@ -1,0 +1,166 @@
+"""PDF: structure from tags and lines, running headers, figures in the displayed frame, pages that stream."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageChops
+
+from docmill.adapters.engines.local.job import Job
+from docmill.adapters.engines.local.limits import Limits
+from docmill.adapters.engines.local.pdf import blocks, document, quick, rendered, survey
+from docmill.adapters.engines.local.pdf.blocks import Block, Cell
+from docmill.adapters.engines.local.pdf.running import Running
+from support import documents
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Parses in this process, so that the reader's steps can be watched."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(path: Path, **options):
+        pages, figures = [], []
+
+        def done(page, found):
+            pages.append(page)
+            figures.extend(found)
+
+        job = Job(path, path.name, tmp_path, options, Limits(), "application/pdf", done, lambda _done, _total: None)
+        document.read(job)
+        return pages, figures
+
+    return run
+
+
+def test_tags_tell_headings_lists_and_tables_and_what_is_no_content(read, tmp_path):
+    pages, figures = read(documents.pdf_tagged(tmp_path / "a.pdf"))
+
+    assert (
+        "# About the harbour\n\nThe cranes are maintained by the city.\n\n- First quay\n- Second quay\n\n"
+        "| Port | Ships |\n| --- | --- |\n| Kiel | 35 |"
+    ) == pages[0].markdown
+    assert ["table"] == [figure.kind for figure in figures]
+
+
+def test_lines_tell_the_cells_of_a_table_and_those_that_span(read, tmp_path):
+    pages, figures = read(documents.pdf_spanning(tmp_path / "a.pdf"))
+
+    assert '<tr><td rowspan="2">Port</td><td colspan="2">Traffic</td></tr>' in pages[0].markdown
+    assert "<td>Hamburg (free port)</td><td>120</td><td>4500</td>" in pages[0].markdown
+    (table,) = figures
+    assert "Kiel" in (tmp_path / "assets" / table.name).read_text()
+    assert "harbour grew" in table.context_before
+    assert table.bbox == pytest.approx((72 / 595, 0.33, (72 + 330) / 595, 0.43), abs=0.01)
+
+
+def test_running_headers_and_page_numbers_go_and_chapters_stay(read, tmp_path):
+    pages, _ = read(documents.pdf_with_headers(tmp_path / "a.pdf"))
+    whole = "\n".join(page.markdown for page in pages)
+
+    assert "Annual report" not in whole
+    assert "of 5" not in whole
+    assert [f"# Chapter {n}" for n in range(1, 6)] == [line for line in whole.split("\n") if line.startswith("#")]
+
+
+def test_a_single_page_keeps_its_edges(read, tmp_path):
+    pages, _ = read(documents.pdf_with_headers(tmp_path / "a.pdf", pages=1))
+
+    assert "Annual report of the harbour office" in pages[0].markdown
+    assert "Page 1 of 1" in pages[0].markdown
+
+
+@pytest.mark.parametrize("crop", [None, (60, 200, 500, 800)])
+@pytest.mark.parametrize("angle", [0, 90, 180, 270])
+def test_a_figure_is_cut_from_where_it_is_displayed(read, tmp_path, angle, crop):
+    path = documents.pdf_turned(tmp_path / "a.pdf", angle, crop)
+
+    pages, (figure,) = read(path)
+
+    with survey.opened(path) as opened:
+        page = rendered(opened, 0, 72)
+    wide, high = page.size
+    x0, y0, x1, y1 = figure.bbox
+    inside = page.crop((round(x0 * wide), round(y0 * high), round(x1 * wide), round(y1 * high)))
+    orange = Image.new("RGB", page.size, "orange")
+    everywhere, within = (count_near(picture, orange.crop((0, 0, *picture.size))) for picture in (page, inside))
+    assert everywhere
+    assert within >= 0.97 * everywhere
+    assert within >= 0.5 * inside.width * inside.height
+    kept = Image.open(io.BytesIO((tmp_path / "assets" / figure.name).read_bytes()))
+    assert kept.width / kept.height == pytest.approx(inside.width / inside.height, rel=0.05)
+    assert f"assets/{figure.name}" in pages[0].markdown
+    text = pages[0].markdown
+    assert text.index("ye 0") < text.index("ye 5") < text.index("ye 13")
+
+
+def count_near(picture, colour):
+    difference = ImageChops.difference(picture, colour).convert("L")
+    return sum(difference.histogram()[:12])
+
+
+def test_the_first_page_leaves_before_the_last_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = documents.pdf(tmp_path / "long.pdf", pages=2 * quick.WINDOW + 5)
+    windows, when = [], []
+    pages_of = quick.pages
+
+    def watched(*given, **more):
+        for window in pages_of(*given, **more):
+            windows.append(len(window))
+            yield window
+
+    monkeypatch.setattr(quick, "pages", watched)
+    job = Job(path, "long.pdf", tmp_path, {}, Limits(), "", lambda _p, _f: when.append(len(windows)), lambda *_: None)
+    document.read(job)
+
+    assert 1 == when[0]
+    assert [quick.WINDOW, quick.WINDOW, 5] == windows
+    assert 2 * quick.WINDOW + 5 == len(when)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["The main-", "tenance crew"], "The maintenance crew"),
+        (["Nord-", "Ostsee-Kanal"], "Nord-Ostsee-Kanal"),
+        (["服务账号的工作", "原理"], "服务账号的工作原理"),
+        (["see app.kubernetes.io/", "instance"], "see app.kubernetes.io/instance"),
+        (["one", "", "two"], "one two"),
+    ],
+)
+def test_lines_are_joined_as_they_were_written(lines, expected):
+    assert expected == blocks.joined(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Table of Contents", True),
+        ("3. Perspective of supply and demand balance of wood pellets and cost structure in Japan", True),
+        ("Table 3: Exports by year", False),
+        ("Zπ p", False),
+        ("Kim, Park, Kim, Lee, Song and Ahn", False),
+        ("Start by searching for information on platforms where authors share their materials freely, ensuring", False),
+        ("使用场景", True),
+    ],
+)
+def test_large_letters_alone_make_no_heading(text, is_one):
+    assert is_one == quick.is_heading(text)
+
+
+def test_a_number_alone_at_the_foot_runs_only_over_several_pages():
+    foot = [[Block("text", str(number), box=(0.5, 0.96, 0.52, 0.98))] for number in (7, 8)]
+    running = Running(2)
+    running.learn(foot)
+
+    assert [] == running.without(foot[0])
+    assert foot[0] == Running(1).without(foot[0])
+
+
+def test_pipes_in_cells_do_not_break_the_table():
+    rows = [[Cell("a|b"), Cell("c")], [Cell("d")]]
+
+    assert "| a\\|b | c |\n| --- | --- |\n| d |  |" == blocks.table(rows)
