@@ -57,6 +57,7 @@ TENANT_ROUTES: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/api/v1/documents/{document_id}/blob", {}),
     ("GET", "/api/v1/documents/{document_id}/blob", {"headers": {"Range": "bytes=0-3"}}),
     ("GET", "/api/v1/documents/{document_id}/assets", {}),
+    ("GET", "/api/v1/documents/{document_id}/pages/{page}.png", {}),
     ("GET", "/api/v1/assets/{asset_id}", {}),
     ("GET", "/api/v1/assets/{asset_id}/blob", {}),
     ("DELETE", "/api/v1/documents/{document_id}", {}),
@@ -171,9 +172,9 @@ class Goods:
 @pytest.fixture(scope="module")
 def goods(house: House) -> Goods:
     alice = house.etl("acme/alice")
-    source = hostile.built(documents.docx)
-    key = alice.upload("minutes.docx", source, project=PROJECT)["key"]
-    task = alice.wait(alice.post("/submit", json={"s3_key": key, "filename": "minutes.docx"}).json()["task_id"])
+    source = hostile.built(documents.pdf_rich)
+    key = alice.upload("minutes.pdf", source, project=PROJECT)["key"]
+    task = alice.wait(alice.post("/submit", json={"s3_key": key, "filename": "minutes.pdf"}).json()["task_id"])
     assert "completed" == task["status"], task
     document = task["metadata"]["document_id"]
     assets = alice.http.get(f"/api/v1/documents/{document}/assets").json()["assets"]
@@ -189,6 +190,7 @@ def goods(house: House) -> Goods:
         "table_id": table.json()["id"],
         "document_id": document,
         "asset_id": assets[0]["ref"]["asset_id"],
+        "page": 1,
     }
     return Goods(ids, key, source)
 
@@ -269,13 +271,13 @@ def test_rules_and_tables_of_others_cannot_be_used_by_a_task(house: House, goods
 
 def test_the_parse_of_another_tenant_is_not_taken(house: House, goods: Goods) -> None:
     """That would tell that somebody else has the same file."""
-    task = house.etl("beta/alice").done("minutes.docx", goods.source)
+    task = house.etl("beta/alice").done("minutes.pdf", goods.source)
     assert not task["metadata"]["cache_hit"]
 
 
 def test_the_parse_of_a_colleague_is_taken_but_not_their_name(house: House, goods: Goods) -> None:
     bob = house.etl("acme/bob")
-    task = bob.done("minutes.docx", goods.source)
+    task = bob.done("minutes.pdf", goods.source)
     document = bob.http.get(f"/api/v1/documents/{task['metadata']['document_id']}").text
 
     assert task["metadata"]["cache_hit"]
