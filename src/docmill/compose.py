@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shutil
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from ipaddress import ip_network
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import structlog
 
@@ -45,7 +48,21 @@ from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core import routing
 from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, TooLarge
 from docmill.core.routing import Foresight, Policy, stricter
-from docmill.ports import Engine, ExternalWorker, KeyRing, Ledger, Library, Limits, Ports, Store
+from docmill.ports import (
+    Engine,
+    ExternalWorker,
+    KeyRing,
+    Ledger,
+    Library,
+    Limiter,
+    Limits,
+    Links,
+    Ports,
+    Queue,
+    RunState,
+    Signals,
+    Store,
+)
 from docmill.settings import Settings
 from docmill.work import doctor, sweep
 from docmill.work.heart import Heart
@@ -69,13 +86,14 @@ log = structlog.get_logger(__name__)
 MB = 1024 * 1024
 ASSUMED_PAGES = 200
 """That a provider takes in one go, as long as nobody has asked it."""
+LOCK = ".lock"
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: Settings, *, connections: int = 10) -> Database:
     if settings.database_url:
         from docmill.adapters.sql.postgres import PostgresDatabase
 
-        return PostgresDatabase(settings.database_url)
+        return PostgresDatabase(settings.database_url, size=connections)
     settings.data.mkdir(parents=True, exist_ok=True)
     return SqliteDatabase(settings.data / "docmill.db")
 
@@ -219,16 +237,69 @@ def link_secret(settings: Settings) -> bytes:
     return path.read_bytes()
 
 
-def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
+def open_store(settings: Settings) -> Store:
+    url = settings.objects_url
+    if url is None:
+        return LocalStore(settings.data / "objects")
+    if url.startswith("file://"):
+        return LocalStore(Path(unquote(urlsplit(url).path)))
+    from docmill.adapters.stores.s3 import CloudStore
+
+    return CloudStore(url)
+
+
+def links(settings: Settings, store: Store, app_url: str) -> Links:
+    """A bucket signs its own links; files are given out by this service."""
+    if isinstance(store, LocalStore):
+        return SignedLinks(link_secret(settings), app_url)
+    from docmill.adapters.links.presigned import PresignedLinks
+    from docmill.adapters.stores.s3 import CloudStore
+
+    assert isinstance(store, CloudStore)  # noqa: S101 - there are two kinds
+    return PresignedLinks(store.sign)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the processes of a deployment share besides database and store. One process alone shares with itself."""
+
+    queue: Queue = field(default_factory=LocalQueue)
+    signals: Signals = field(default_factory=LocalSignals)
+    limiter: Limiter = field(default_factory=LocalLimiter)
+    runstate: RunState | None = None
+
+
+@asynccontextmanager
+async def sharing(settings: Settings) -> AsyncIterator[Shared]:
+    if settings.redis_url is None:
+        yield Shared()
+        return
+    from docmill.adapters import redis
+    from docmill.adapters.limiters.redis import RedisLimiter
+    from docmill.adapters.queues.arq import ArqQueue
+    from docmill.adapters.runstate.redis import RedisRunState
+    from docmill.adapters.signals.redis import RedisSignals
+
+    client = redis.connect(settings.redis_url.get_secret_value())
+    queue, signals, runstate = ArqQueue(client), RedisSignals(client), RedisRunState(client)
+    try:
+        yield Shared(queue, signals, RedisLimiter(client), runstate)
+    finally:
+        for part in (queue, signals, runstate):
+            await part.close()
+        await client.aclose()
+
+
+def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, app_url: str = "") -> Ports:
     local = local_engine(settings)
     engines: dict[str, Engine] = {"local": local}
     providers = {name: provider_engine(settings, name) for name in settings.providers}
     engines |= {**providers, "auto": auto_engine(settings, local, providers)}
-    store = LocalStore(settings.data / "objects")
+    store = open_store(settings)
     return Ports(
         ledger=SqlLedger(database),
-        queue=LocalQueue(),
-        signals=LocalSignals(),
+        queue=shared.queue,
+        signals=shared.signals,
         store=store,
         rules=SqlRules(database),
         tables=SqlTables(database),
@@ -237,11 +308,12 @@ def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
         engines=engines,
         renderer=local,
         library=libraries(settings, store),
-        scratch=(settings.data / "scratch").resolve(),
+        scratch=scratch,
         workers=external_workers(settings),
         app_url=app_url,
-        links=SignedLinks(link_secret(settings), app_url),
-        limiter=LocalLimiter(),
+        links=links(settings, store, app_url),
+        limiter=shared.limiter,
+        runstate=shared.runstate,
         fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
         limits=Limits(
             upload_bytes=settings.max_upload_mb * MB,
@@ -255,40 +327,58 @@ def bind(settings: Settings, database: Database, app_url: str = "") -> Ports:
 
 @asynccontextmanager
 async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
-    """Ports on a database of the newest schema, in a data folder that is ours alone."""
-    with alone_in(settings.data):
+    """Ports on a database of the newest schema. One process alone holds its data folder; several share nothing on disk
+    but a folder in which each has its own."""
+    async with AsyncExitStack() as stack:
+        if settings.is_distributed:
+            scratch = stack.enter_context(own_scratch(settings.data / "scratch"))
+        else:
+            stack.enter_context(alone_in(settings.data))
+            scratch = (settings.data / "scratch").resolve()
+            clear_scratch(scratch)
         database = open_database(settings)
-        try:
-            await migrate(database)
-            ports = bind(settings, database, settings.app_url or app_url)
-            clear_scratch(ports.scratch)
-            try:
-                # Whoever knows its id may name the default rule in the very first request.
-                await ports.rules.default()
-                yield ports
-            finally:
-                for engine in ports.engines.values():
-                    await engine.close()
-                for worker in ports.workers.values():
-                    await worker.close()
-                await ports.library.close()
-                await ports.store.close()
-        finally:
-            await database.close()
+        stack.push_async_callback(database.close)
+        await migrate(database)
+        shared = await stack.enter_async_context(sharing(settings))
+        ports = bind(settings, database, shared, scratch, settings.app_url or app_url)
+        stack.push_async_callback(_close, ports)
+        # Whoever knows its id may name the default rule in the very first request.
+        await ports.rules.default()
+        yield ports
+
+
+async def _close(ports: Ports) -> None:
+    for engine in ports.engines.values():
+        await engine.close()
+    for worker in ports.workers.values():
+        await worker.close()
+    await ports.library.close()
+    await ports.store.close()
 
 
 @asynccontextmanager
 async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
-    """A worker in this process. What a crash left behind is free again before it starts."""
-    freed = await sweep.free_all(ports)
-    if freed:
-        log.info("recovered", tasks=freed)
-    name = f"{socket.gethostname()}-{os.getpid()}"
+    """A worker in this process. What a crash left behind is free again before it starts, if nobody else may hold it;
+    else when its lease has run out."""
+    if not settings.database_url:
+        freed = await sweep.free_all(ports)
+        if freed:
+            log.info("recovered", tasks=freed)
+    name = f"{socket.gethostname()}-{os.getpid()}-{token_hex(3)}"
 
-    async def same_ledger() -> Ledger:
-        return ports.ledger
+    @asynccontextmanager
+    async def heart_ledger() -> AsyncIterator[Ledger]:
+        if not settings.database_url:
+            yield ports.ledger
+            return
+        # The heart beats in a thread of its own: a connection belongs to one event loop.
+        database = open_database(settings, connections=1)
+        try:
+            yield SqlLedger(database)
+        finally:
+            await database.close()
 
-    heart = Heart(same_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
+    heart = Heart(heart_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
     worker = Worker(ports, heart, Places(jobs=settings.jobs, stage_jobs=settings.stage_jobs), name=name)
     worker.start()
     warming = asyncio.gather(*(engine.warm() for engine in ports.engines.values()), return_exceptions=True)
@@ -337,7 +427,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     listener = listen(settings.host, settings.port)
     async with opened(settings, address(listener)) as ports:
         auth = await authenticator(settings, ports.keys)
-        async with working(settings, ports) as worker:
+        async with AsyncExitStack() as stack:
+            # Where workers are processes of their own, the API works only if it is told to.
+            worker = await stack.enter_async_context(working(settings, ports)) if settings.jobs else None
             # What a crash interrupted goes on while the web framework is still being imported.
             await asyncio.to_thread(import_module, "docmill.http.server")
             from docmill.http.app import HttpOptions, build_app
@@ -347,7 +439,8 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
                 version=__version__,
                 allowed_hosts=(*settings.allowed_hosts, *own_names(ports.app_url)),
                 max_upload_bytes=ports.limits.upload_bytes,
-                is_working=lambda: worker.is_alive,
+                is_working=(lambda: worker.is_alive) if worker else None,
+                checks={"redis": redis_check(ports)} if settings.is_distributed else {},
             )
             app = build_app(ports, auth=auth, options=options, callbacks=callback_options(settings))
             add_console(app, settings, ports, auth)
@@ -373,6 +466,34 @@ def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authentica
         ),
     )
     app.router.routes.extend(console.routes())
+
+
+async def work(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
+    """Work until a signal says stop. *on_ready* gets the worker's name."""
+    if not settings.is_distributed:
+        raise Invalid("setting_invalid", name="redis_url", why=WORKER_ALONE)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    async with opened(settings) as ports, working(settings, ports) as worker:
+        on_ready(worker.name)
+        await stopping.wait()
+
+
+WORKER_ALONE = (
+    "it is not set, and a worker finds its work through it. Set REDIS_URL, DATABASE_URL and OBJECTS_URL as for "
+    "'docmill serve'; without them 'docmill serve' works by itself."
+)
+
+
+def redis_check(ports: Ports) -> Callable[[], Awaitable[str | None]]:
+    """Without Redis everything goes on, only slower: whoever looks shall see it, but nobody be turned away."""
+
+    async def check() -> str | None:
+        return None if ports.runstate is None or await ports.runstate.is_there() else "degraded"
+
+    return check
 
 
 def callback_options(settings: Settings) -> CallbackOptions:
@@ -419,9 +540,25 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def own_scratch(folder: Path) -> Iterator[Path]:
+    """A folder of this process alone below *folder*. Those whose process is gone are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in folder.iterdir():
+        with suppress(OSError), (other / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(other, ignore_errors=True)
+    mine = (folder / f"{os.getpid()}-{token_hex(4)}").resolve()
+    mine.mkdir()
+    with (mine / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield mine
+        finally:
+            shutil.rmtree(mine, ignore_errors=True)
+
+
 def clear_scratch(folder: Path) -> None:
     """What a killed process left there belongs to nobody."""
-    import shutil
-
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)

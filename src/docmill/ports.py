@@ -280,8 +280,8 @@ class Ledger(Protocol):
         """Running attempts whose lease ran out, handed-over ones past their deadline; and for how many ms."""
         ...
 
-    async def held(self, *, limit: int) -> list[Attempt]:
-        """All running attempts: for the one process that knows it is alone."""
+    async def held(self, *, limit: int, owner: str | None = None) -> list[Attempt]:
+        """Running attempts of this worker; without one, all: for the one process that knows it is alone."""
         ...
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
@@ -332,6 +332,26 @@ class Signals(Protocol):
 
     def subscribe(self, task_id: int | None = None) -> Subscription:
         """Signals of one task, or with None of all."""
+        ...
+
+
+class RunState(Protocol):
+    """The hot state of tasks where every process sees it. It may forget, but never says what was not committed."""
+
+    def keep(self, task: Task) -> None:
+        """Remember a task as it was committed. Returns at once; something older never replaces something newer."""
+        ...
+
+    async def newest(self, tasks: Sequence[Task]) -> list[Task]:
+        """Each of these tasks as read from the ledger, or a newer state of it."""
+        ...
+
+    async def newest_faces(self, faces: Sequence[Face]) -> Sequence[Face]:
+        """The same for a list: newer progress in the same status, so that a filter still holds."""
+        ...
+
+    async def is_there(self) -> bool:
+        """Whether anything can be kept right now."""
         ...
 
 
@@ -617,4 +637,5 @@ class Ports:
     links: Links | None = None
     fetcher: Fetcher | None = None
     limiter: Limiter | None = None
+    runstate: RunState | None = None
     limits: Limits = field(default_factory=Limits)

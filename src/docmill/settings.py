@@ -14,6 +14,7 @@ from docmill.core.errors import Invalid
 
 BUILT_IN = frozenset({"local", "auto"})
 PROVIDER_KINDS = ("mineru", "docling")
+OBJECTS = ("s3://", "gs://", "az://", "file:///")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -85,6 +86,39 @@ class OneDriveSettings(BaseModel):
     graph: str = "https://graph.microsoft.com/v1.0"
 
 
+def _check_places(chosen: Settings) -> None:
+    """Where things lie must fit together, or two processes would each keep half of them."""
+    objects = chosen.objects_url
+    if objects is not None and not objects.startswith(OBJECTS):
+        raise ValueError(f"objects_url must start with one of {', '.join(OBJECTS)} (leave it out for DATA/objects)")
+    if chosen.redis_url is None:
+        if chosen.jobs == 0:
+            raise ValueError("jobs is 0, and without redis_url nobody else does the work: set jobs to 1 or more")
+        return
+    if not chosen.redis_url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("redis_url must start with redis:// or rediss://")
+    if not chosen.database_url:
+        raise ValueError(
+            "redis_url is set but database_url is not: processes that share a queue must share a database. "
+            "Set DATABASE_URL=postgresql://..., or leave REDIS_URL out to run everything in one process"
+        )
+    if objects is None:
+        raise ValueError(
+            "redis_url is set but objects_url is not: workers would look for files on their own disks. "
+            "Set OBJECTS_URL=s3://bucket/prefix, or OBJECTS_URL=file:///folder if all processes see that folder"
+        )
+    if objects.startswith("file://") and chosen.secret is None:
+        raise ValueError(
+            "objects_url is a folder and secret is not set: links that one process signs would be refused by another. "
+            "Set DOCMILL_SECRET to the same long random text everywhere"
+        )
+    if chosen.workers and not chosen.app_url:
+        raise ValueError(
+            "workers are set but app_url is not: their callbacks must reach the API, and workers run elsewhere. "
+            "Set APP_URL to the address of the API"
+        )
+
+
 class Settings(BaseSettings):
     """What docmill can be told. `docmill doctor` shows what is in force."""
 
@@ -97,6 +131,16 @@ class Settings(BaseSettings):
     port: int = Field(8321, ge=0, le=65535, description="Port to serve on; 0 picks a free one.")
     database_url: str | None = Field(
         None, validation_alias=_named("DATABASE_URL"), description="postgresql://… instead of the embedded SQLite."
+    )
+    redis_url: SecretStr | None = Field(
+        None,
+        validation_alias=_named("REDIS_URL"),
+        description="redis://… or rediss://…: several API and worker processes share the work.",
+    )
+    objects_url: str | None = Field(
+        None,
+        validation_alias=_named("OBJECTS_URL"),
+        description="s3://bucket/prefix (or gs://, az://), or file:///folder; default: DATA/objects.",
     )
     etl_task_timeout: float = Field(
         600.0, gt=0, validation_alias=_named("ETL_TASK_TIMEOUT"), description="Seconds that a stage may take."
@@ -128,7 +172,7 @@ class Settings(BaseSettings):
     )
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(
-        default_factory=lambda: os.cpu_count() or 2, ge=1, le=256, description="Documents parsed at once."
+        default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."
     )
     stage_jobs: int = Field(
         8, ge=1, le=256, description="Documents at once in the stages after parsing, and calls to external workers."
@@ -171,6 +215,7 @@ class Settings(BaseSettings):
         self._check_names()
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must start with postgresql:// (leave it out for the embedded SQLite)")
+        _check_places(self)
         return self
 
     def _check_names(self) -> None:
@@ -187,6 +232,11 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, str]:
         """Every setting in force, for people to read; of a secret only that it is set."""
         return {name: _shown(name, getattr(self, name)) for name in type(self).model_fields}
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether other processes work beside this one."""
+        return self.redis_url is not None
 
     @property
     def library_root(self) -> Path:

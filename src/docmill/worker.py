@@ -16,7 +16,7 @@ from docmill.ports import Ports
 from docmill.work import sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Place, Places
-from docmill.work.receive import receive
+from docmill.work.receive import receive, tell
 from docmill.work.run import run_attempt
 
 log = structlog.get_logger(__name__)
@@ -104,7 +104,7 @@ class Worker:
         if claimed is None:
             return None
         task, attempt = claimed
-        self._ports.signals.changed(task.id)
+        tell(self._ports, task)
         loop = asyncio.get_running_loop()
         running = asyncio.create_task(run_attempt(self._ports, task, attempt, place, worker=self.name))
         self._running[attempt.id] = (task.id, running)
@@ -130,9 +130,8 @@ class Worker:
     async def _give_back_kept(self) -> None:
         """A stage that ended in the very moment of the stop has opened the next one for us."""
         with suppress(DocmillError):
-            for attempt in await self._ports.ledger.held(limit=1000):
-                if attempt.owner == self.name:
-                    await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
+            for attempt in await self._ports.ledger.held(limit=1000, owner=self.name):
+                await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
 
     async def _sweep(self) -> None:
         while True:

@@ -10,6 +10,10 @@ from docmill.core.errors import Invalid
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
+SHARED = {"database_url": "postgresql://x", "objects_url": "s3://b/p"}
+WORKER = {"dialect": "secretary", "url": "http://w"}
+
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -44,12 +48,35 @@ def test_settings_that_the_wire_contracts_name_keep_their_names(name: str, monke
         ({"heartbeat": 10.0, "lease": 15.0}, "half of lease"),
         ({"database_url": "mysql://x"}, "postgresql://"),
         ({"log_format": "xml"}, "log_format"),
+        ({"redis_url": "redis://x"}, "Set DATABASE_URL=postgresql"),
+        ({"redis_url": "http://x", **SHARED}, "redis_url must start with redis://"),
+        ({"redis_url": "redis://x", "database_url": "postgresql://x"}, "Set OBJECTS_URL=s3://bucket/prefix"),
+        ({"redis_url": "redis://x", **SHARED, "objects_url": "file:///srv/o"}, "Set DOCMILL_SECRET"),
+        ({"redis_url": "redis://x", **SHARED, "workers": {"w": WORKER}}, "Set APP_URL"),
+        ({"objects_url": "ftp://x"}, "objects_url must start with"),
+        ({"jobs": 0}, "jobs is 0"),
     ],
 )
 def test_an_impossible_setting_is_refused_with_its_name(flags: dict[str, object], word: str) -> None:
     with pytest.raises(Invalid, match=word) as refused:
         settings.load(**flags)
     assert "setting_invalid" == refused.value.code
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"database_url": "postgresql://x"},
+        {"objects_url": "s3://b/p"},
+        {"redis_url": "redis://x", **SHARED},
+        {"redis_url": "rediss://x", **SHARED, "jobs": 0},
+        {"redis_url": "redis://x", **SHARED, "objects_url": "file:///srv/o", "secret": "s"},
+        {"redis_url": "redis://x", **SHARED, "workers": {"w": WORKER}, "app_url": "http://a"},
+    ],
+)
+def test_possible_mixes_are_taken(flags: dict[str, object]) -> None:
+    assert settings.load(**flags).is_distributed == ("redis_url" in flags)
 
 
 def test_secrets_do_not_show() -> None:

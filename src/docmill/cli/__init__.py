@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("docmill.cli.convert:convert", "Turn files and folders into twins, without a server."),
     "plan": ("docmill.cli.plan:plan", "Say what would happen to a document; nothing runs."),
     "serve": ("docmill.cli.serve:serve", "Run the service: HTTP API and workers in one process."),
+    "worker": ("docmill.cli.worker:worker", "Run a worker beside others, on PostgreSQL, Redis and S3."),
     "worker-server": ("docmill.cli.worker_server:worker_server", "Run an external worker: jobs in, callbacks out."),
     "demo": ("docmill.cli.demo:demo", "Show a run from end to end on the sample documents."),
     "submit": ("docmill.cli.submit:submit", "Send files to the service."),

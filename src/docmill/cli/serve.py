@@ -25,18 +25,28 @@ if TYPE_CHECKING:
 @click.option("--host", help="Address to serve on; default: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to serve on; default: 8321; 0 picks a free one.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder; default: .docmill.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Documents at once; default: the number of cores.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(0, 256),
+    help="Documents at once in this process; default: the number of cores, or 0 if REDIS_URL is set.",
+)
 def serve(host: str | None, port: int | None, data: Path | None, jobs: int | None) -> None:
     """Run the service until SIGINT or SIGTERM.
 
     Once it answers, one line with its address is printed to standard output; the log goes to standard error. What is
     not given here comes from the environment (DOCMILL_HOST, DOCMILL_PORT, DOCMILL_DATA, DOCMILL_JOBS, ...), then from
     docmill.toml.
+
+    With REDIS_URL, DATABASE_URL and OBJECTS_URL several of these share the load, and the work is left to processes of
+    'docmill worker': then this one works only if --jobs says so.
     """
     with told(), usable_database():
         from docmill import settings
 
-        run(settings.load(host=host, port=port, data=data, jobs=jobs))
+        chosen = settings.load(host=host, port=port, data=data, jobs=jobs)
+        if chosen.is_distributed and jobs is None:
+            chosen = settings.load(host=host, port=port, data=data, jobs=0)
+        run(chosen)
 
 
 def run(chosen: Settings) -> None:
@@ -48,10 +58,11 @@ def run(chosen: Settings) -> None:
 
     as_json = chosen.log_format == "json" or (chosen.log_format == "auto" and not sys.stderr.isatty())
     logs.configure(json=as_json, level=chosen.log_level)
+    place = "shared with other processes" if chosen.is_distributed else f"data in {chosen.data}"
 
     def on_ready(address: str) -> None:
         with standard_output() as out:
-            out.line(f"docmill {__version__} serves {address} (data in {chosen.data})")
+            out.line(f"docmill {__version__} serves {address} ({place})")
 
     # uvicorn raises a signal again once it has stopped. As SIGINT it ends the loop, and what we opened is closed; the
     # default of SIGTERM would kill us in the middle of that.

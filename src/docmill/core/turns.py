@@ -55,6 +55,9 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._tenants)
 
+    def __len__(self) -> int:
+        return sum(len(theirs) for round_ in self._tenants.values() for theirs in round_.values())
+
     def add(self, waiting: Waiting, *, now_ms: int) -> None:
         round_ = self._tenants.setdefault(waiting.priority, {})
         rank = now_ms + patience_ms(waiting.size)

@@ -22,6 +22,8 @@ CHECK_S = 3.0
 KEEP_S = 1.0
 """Whoever asks more often gets the answer of before: the route is open to all."""
 PROBE_KEY = "health/probe"
+GOOD_ENOUGH = frozenset({"ok", "degraded"})
+"""A part that can be done without is degraded when it fails: slower, but ready."""
 
 log = structlog.get_logger("docmill.http")
 router = APIRouter(tags=["operations"])
@@ -57,7 +59,7 @@ async def get_ready(request: Request, ports: Bound) -> Response:
     drain: Drain = request.app.state.drain
     if drain.begun:
         checks = {**checks, "service": "shutting_down"}
-    is_ready = all(word == "ok" for word in checks.values())
+    is_ready = all(word in GOOD_ENOUGH for word in checks.values())
     return Json(
         {"status": "ready" if is_ready else "unavailable", "checks": checks},
         status_code=200 if is_ready else 503,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
 import structlog
@@ -18,7 +19,7 @@ log = structlog.get_logger(__name__)
 class Heart:
     def __init__(
         self,
-        open_ledger: Callable[[], Awaitable[Ledger]],
+        open_ledger: Callable[[], AbstractAsyncContextManager[Ledger]],
         *,
         worker: str,
         lease_ms: int,
@@ -54,7 +55,10 @@ class Heart:
         asyncio.run(self._loop())
 
     async def _loop(self) -> None:
-        ledger = await self._open_ledger()
+        async with self._open_ledger() as ledger:
+            await self._beat(ledger)
+
+    async def _beat(self, ledger: Ledger) -> None:
         while not self._stopping.wait(self._beat_s):
             with self._guard:
                 ids = list(self._held)

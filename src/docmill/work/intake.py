@@ -13,6 +13,7 @@ from docmill.core.keys import own_raw_key, raw_key, raw_prefix
 from docmill.core.task import Task, Wishes
 from docmill.ports import NewTask, Once, Ports, Stored
 from docmill.work.objects import objects
+from docmill.work.receive import tell
 from docmill.work.turns import line_up
 
 MAX_NAME = 255
@@ -41,7 +42,7 @@ async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once
     attempt_id = uuid4()
     task, is_new = await ports.ledger.open(new, attempt_id=attempt_id, once=once)
     if is_new:
-        ports.signals.changed(task.id)
+        tell(ports, task)
         # The task is committed; if we die here, the sweeper rings instead.
         await line_up(ports, task, attempt_id, task.stage)
     return task, is_new
@@ -74,7 +75,7 @@ async def record_failed_upload(
     )
     task, is_new = await ports.ledger.open(new, attempt_id=uuid4(), once=once)
     if is_new:
-        ports.signals.changed(task.id)
+        tell(ports, task)
     return task, is_new
 
 

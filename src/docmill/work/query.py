@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,6 +27,8 @@ async def task(ports: Ports, who: Principal, task_id: int) -> Task:
     found = await ports.ledger.get(task_id, who.owner)
     if found is None:
         raise NotFound("task_not_found", task=task_id)
+    if ports.runstate and not found.is_final:
+        [found] = await ports.runstate.newest([found])
     if found.is_final or found.attempt_id is None or time.time() * 1000 - found.updated_ms < LOST_AFTER_MS:
         return found
     if found.status is Status.PENDING:
@@ -37,12 +40,16 @@ async def task(ports: Ports, who: Principal, task_id: int) -> Task:
 
 
 async def tasks(ports: Ports, where: Filter) -> Listing:
-    return await ports.ledger.page(where)
+    found = await ports.ledger.page(where)
+    if ports.runstate and where.status is None:
+        return replace(found, tasks=await ports.runstate.newest(found.tasks))
+    return found
 
 
 async def faces(ports: Ports, where: Filter) -> Faces:
     """The same list as JSON texts, ready to be sent."""
-    return await ports.ledger.faces(where)
+    found = await ports.ledger.faces(where)
+    return replace(found, faces=await ports.runstate.newest_faces(found.faces)) if ports.runstate else found
 
 
 async def stirring(ports: Ports, who: Principal) -> list[Task]:
@@ -57,7 +64,8 @@ async def stirring(ports: Ports, who: Principal) -> list[Task]:
 async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:
     if not 1 <= len(ids) <= MAX_BATCH:
         raise BadRequest("task_ids_invalid")
-    return await ports.ledger.batch(ids, who.owner)
+    found = await ports.ledger.batch(ids, who.owner)
+    return await ports.runstate.newest(found) if ports.runstate else found
 
 
 async def result(ports: Ports, task: Task) -> Any | None:

@@ -70,7 +70,14 @@ async def ring(ports: Ports, change: Change) -> None:
     """After the commit: tell watchers and workers. Both may miss it; the ledger does not."""
     if not change.writes:
         return
-    ports.signals.changed(change.task.id)
+    tell(ports, change.task)
     opens = change.opens
     if opens and not opens.owner:
         await line_up(ports, change.task, opens.id, opens.stage, delay_ms=opens.delay_ms)
+
+
+def tell(ports: Ports, task: Task) -> None:
+    """A task was committed: whoever watches it may look, here and in other processes."""
+    if ports.runstate:
+        ports.runstate.keep(task)
+    ports.signals.changed(task.id)

@@ -5,6 +5,7 @@ Safe to run twice at once, and every row stands for itself: one that cannot be m
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID, uuid4
 
 import structlog
@@ -31,10 +32,9 @@ async def sweep(ports: Ports) -> int:
             mended += await _recover(ports, attempt, lapsed_ms)
         except DocmillError as error:
             log.warning("sweep_failed", task=attempt.task_id, code=error.code)
-    for task, waiting in await ports.ledger.due(limit=PAGE):
-        await line_up(ports, task, waiting.id, waiting.stage)
-        mended += 1
-    return mended
+    due = await ports.ledger.due(limit=PAGE)
+    await asyncio.gather(*(line_up(ports, task, waiting.id, waiting.stage) for task, waiting in due))
+    return mended + len(due)
 
 
 async def free_all(ports: Ports) -> int:

@@ -16,13 +16,25 @@ class LocalLimiter:
 
     async def hit(self, bucket: str, *, limit: int, window_s: float) -> float | None:
         now = self._clock()
-        hits = self._hits.setdefault(bucket, deque())
-        self._hits.move_to_end(bucket)
-        while hits and hits[0] <= now - window_s:
-            hits.popleft()
+        hits = self._recent(bucket, window_s)
         if len(hits) >= limit:
             return hits[0] + window_s - now
         hits.append(now)
+        self._forget()
+        return None
+
+    def count(self, bucket: str, *, window_s: float) -> None:
+        """Remember what somebody else allowed, for the time when nobody can be asked."""
+        self._recent(bucket, window_s).append(self._clock())
+        self._forget()
+
+    def _recent(self, bucket: str, window_s: float) -> deque[float]:
+        hits = self._hits.setdefault(bucket, deque())
+        self._hits.move_to_end(bucket)
+        while hits and hits[0] <= self._clock() - window_s:
+            hits.popleft()
+        return hits
+
+    def _forget(self) -> None:
         while len(self._hits) > MOST_BUCKETS:
             self._hits.popitem(last=False)
-        return None

@@ -13,12 +13,12 @@ class LocalQueue:
     def __init__(self) -> None:
         self._turns = {lane: Turns() for lane in Lane}
         self._filled = {lane: asyncio.Event() for lane in Lane}
-        self._known: set[UUID] = set()
+        self._known: dict[UUID, Waiting] = {}
 
     async def put(self, waiting: Waiting, *, delay_ms: int = 0) -> None:
         if waiting.attempt_id in self._known:
             return
-        self._known.add(waiting.attempt_id)
+        self._known[waiting.attempt_id] = waiting
         if delay_ms:
             asyncio.get_running_loop().call_later(delay_ms / 1000, self._add, waiting)
         else:
@@ -30,8 +30,15 @@ class LocalQueue:
             filled.clear()
             await filled.wait()
         attempt_id = turns.take()
-        self._known.discard(attempt_id)
+        del self._known[attempt_id]
         return attempt_id
+
+    def waiting(self, lane: Lane) -> int:
+        return len(self._turns[lane])
+
+    def leftovers(self) -> list[Waiting]:
+        """What nobody has taken yet."""
+        return list(self._known.values())
 
     def _add(self, waiting: Waiting) -> None:
         self._turns[waiting.lane].add(waiting, now_ms=round(time.monotonic() * 1000))

@@ -161,7 +161,8 @@ LAPSED = Statement(
 HELD = Statement(
     f"""
     SELECT {ATTEMPT_COLUMNS} FROM attempts
-    WHERE state = 'running' OR (state = 'handed_over' AND lease_ms IS NOT NULL) LIMIT :limit
+    WHERE (state = 'running' OR (state = 'handed_over' AND lease_ms IS NOT NULL))
+      AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner) LIMIT :limit
     """
 )
 ONCE = Statement(
@@ -246,8 +247,8 @@ class SqlLedger:
         rows = await self._database.glance(_rows(LAPSED, limit=limit))
         return [(attempt_of(row), row[-1]) for row in rows]
 
-    async def held(self, *, limit: int) -> list[Attempt]:
-        return await self._database.glance(_attempts(HELD, limit=limit))
+    async def held(self, *, limit: int, owner: str | None = None) -> list[Attempt]:
+        return await self._database.glance(_attempts(HELD, limit=limit, owner=owner))
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
         rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint), tenant=tenant)

@@ -1,0 +1,309 @@
+"""What every queue promises, run over each adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+from arq.connections import ArqRedis
+from arq.constants import default_queue_name, job_key_prefix
+from arq.worker import Worker as ArqWorker
+from arq.worker import func
+
+from docmill.adapters import redis
+from docmill.adapters.queues.arq import ArqQueue
+from docmill.adapters.queues.local import LocalQueue
+from docmill.ports import Queue
+from support.services import Redis
+
+pytestmark = pytest.mark.anyio
+
+SOON = 10.0
+
+
+@asynccontextmanager
+async def arq_queue(url: str) -> AsyncIterator[ArqQueue]:
+    client = redis.connect(url)
+    queue = ArqQueue(client)
+    yield queue
+    await queue.close()
+    await client.aclose()
+
+
+Opener = Callable[[], Awaitable[ArqQueue]]
+
+
+@pytest.fixture
+async def another(redis_url: str) -> AsyncIterator[Opener]:
+    """Opens one more view of the shared queue, as another process would."""
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> ArqQueue:
+            return await stack.enter_async_context(arq_queue(redis_url))
+
+        yield opened
+
+
+@pytest.fixture(params=["local", "arq"])
+async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
+    if request.param == "local":
+        yield LocalQueue()
+        return
+    async with arq_queue(request.getfixturevalue("redis_url")) as queue:
+        yield queue
+
+
+async def got(queue: Queue) -> UUID:
+    return await asyncio.wait_for(queue.get(), SOON)
+
+
+async def is_empty(queue: Queue) -> bool:
+    try:
+        await asyncio.wait_for(queue.get(), 0.3)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_what_is_put_is_got(queue: Queue) -> None:
+    attempt = uuid4()
+
+    await queue.put(attempt)
+
+    assert attempt == await got(queue)
+
+
+async def test_who_waits_gets_what_comes(queue: Queue) -> None:
+    waiting = asyncio.create_task(got(queue))
+    await asyncio.sleep(0.05)
+    attempt = uuid4()
+
+    await queue.put(attempt)
+
+    assert attempt == await waiting
+
+
+async def test_first_come_first_served(queue: Queue) -> None:
+    attempts = [uuid4() for _ in range(5)]
+    for attempt in attempts:
+        await queue.put(attempt)
+        await asyncio.sleep(0.003)  # times are counted in milliseconds
+
+    assert attempts == [await got(queue) for _ in attempts]
+
+
+async def test_the_urgent_ones_come_first(queue: Queue) -> None:
+    late, usual, urgent = uuid4(), uuid4(), uuid4()
+    for attempt, priority in ((late, -10), (usual, 0), (urgent, 10)):
+        await queue.put(attempt, priority=priority)
+
+    assert [urgent, usual, late] == [await got(queue) for _ in range(3)]
+
+
+async def test_the_same_id_twice_is_delivered_once_while_it_waits(queue: Queue) -> None:
+    attempt = uuid4()
+    await queue.put(attempt)
+    await queue.put(attempt)
+
+    assert attempt == await got(queue)
+    assert await is_empty(queue)
+
+
+async def test_an_id_may_come_again_after_it_was_taken(queue: Queue) -> None:
+    attempt = uuid4()
+    for _ in range(2):
+        await queue.put(attempt)
+        assert attempt == await got(queue)
+
+
+async def test_what_is_delayed_comes_later(queue: Queue) -> None:
+    later, now = uuid4(), uuid4()
+    began = time.monotonic()
+    await queue.put(later, delay_ms=400, priority=5)
+    await queue.put(now)
+
+    assert [now, later] == [await got(queue), await got(queue)]
+    assert time.monotonic() - began >= 0.39
+
+
+async def test_a_getter_that_leaves_takes_nothing_with_it(queue: Queue) -> None:
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    attempt = uuid4()
+
+    await queue.put(attempt)
+
+    assert attempt == await got(queue)
+
+
+async def test_many_puts_at_once_all_arrive(queue: Queue) -> None:
+    attempts = {uuid4() for _ in range(700)}
+
+    await asyncio.gather(*(queue.put(attempt) for attempt in attempts))
+
+    assert attempts == {await got(queue) for _ in attempts}
+
+
+# The rest concerns several processes on one Redis.
+
+
+async def test_each_id_goes_to_one_of_many(another: Opener) -> None:
+    putting, *taking = [await another() for _ in range(4)]
+    attempts = {uuid4() for _ in range(60)}
+    taken: list[UUID] = []
+
+    async def take(queue: ArqQueue) -> None:
+        while True:
+            taken.append(await queue.get())
+
+    takers = [asyncio.create_task(take(queue)) for queue in taking for _ in range(2)]
+    await asyncio.gather(*(putting.put(attempt) for attempt in attempts))
+    async with asyncio.timeout(SOON):
+        while len(taken) < len(attempts):
+            await asyncio.sleep(0.01)
+    for taker in takers:
+        taker.cancel()
+    await asyncio.gather(*takers, return_exceptions=True)
+
+    assert sorted(attempts) == sorted(taken)
+
+
+async def test_nothing_is_taken_without_a_free_place(another: Opener, redis_url: str) -> None:
+    putting, taking = await another(), await another()
+    attempts = [uuid4() for _ in range(5)]
+    for attempt in attempts:
+        await putting.put(attempt)
+
+    await got(taking)
+    await asyncio.sleep(0.2)
+
+    client = redis.connect(redis_url)
+    assert 4 == await client.zcard(default_queue_name)
+    await client.aclose()
+
+
+async def test_our_jobs_are_arqs_jobs(another: Opener, redis_url: str) -> None:
+    """ARQ's own tools see them, and ARQ's own worker runs them."""
+    queue, attempt = await another(), uuid4()
+    await queue.put(attempt)
+    pool = ArqRedis.from_url(redis_url)
+    pool.job_deserializer = msgspec.json.decode
+    ran: list[str] = []
+
+    async def look(ctx: dict[str, str]) -> None:
+        ran.append(ctx["job_id"])
+
+    [seen] = await pool.queued_jobs()
+    worker = ArqWorker(
+        [func(look, name="look")],
+        redis_pool=pool,
+        burst=True,
+        handle_signals=False,
+        keep_result=0,
+        poll_delay=0.02,
+        job_serializer=msgspec.json.encode,
+        job_deserializer=msgspec.json.decode,
+    )
+    await worker.async_run()
+
+    assert (str(attempt), "look", []) == (seen.job_id, seen.function, list(seen.args))
+    assert [str(attempt)] == ran
+    await pool.aclose()
+
+
+async def test_arqs_jobs_are_our_jobs(another: Opener, redis_url: str) -> None:
+    queue, attempt = await another(), uuid4()
+    pool = ArqRedis.from_url(redis_url)
+    pool.job_serializer = msgspec.json.encode
+    await pool.enqueue_job("look", _job_id=str(attempt))
+    await pool.aclose()
+
+    assert attempt == await got(queue)
+
+
+EXECUTED: list[str] = []
+
+
+def execute() -> None:
+    EXECUTED.append("!")
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return execute, ()
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a pickle", pickle.dumps({"t": None, "f": "look", "a": (Bomb(),), "k": {}, "et": 1})),
+        ("another function", b'{"t":null,"f":"rm","a":[],"k":{},"et":1}'),
+        ("no JSON", b"\xff\x00"),
+        ("nothing", b""),
+        ("a list", b"[]"),
+    ],
+)
+async def test_whatever_is_not_ours_is_dropped_unread(another: Opener, redis_url: str, name: str, body: bytes) -> None:
+    queue, ours = await another(), uuid4()
+    client = redis.connect(redis_url)
+    foreign = str(uuid4())
+    await client.set(job_key_prefix + foreign, body)
+    await client.zadd(default_queue_name, {foreign: 1, "not-an-id": 2})
+    await queue.put(ours, priority=-10)  # behind the others
+
+    assert ours == await got(queue)
+    assert [] == EXECUTED
+    assert 0 == await client.zcard(default_queue_name)
+    await client.aclose()
+
+
+async def test_closing_gives_back_what_nobody_took(another: Opener, redis_url: str) -> None:
+    attempt = uuid4()
+    async with arq_queue(redis_url) as leaving:
+        waiting = asyncio.create_task(leaving.get())
+        await asyncio.sleep(0.05)
+        await leaving.put(attempt)
+        while not waiting.done():
+            await asyncio.sleep(0)
+            if leaving._ready.qsize():
+                waiting.cancel()
+                break
+        await asyncio.gather(waiting, return_exceptions=True)
+        if waiting.cancelled():
+            await leaving.close()
+            assert attempt == await got(await another())
+
+
+async def test_redis_gone_and_back() -> None:
+    """While it is gone a working process serves itself, and nobody waits or fails."""
+    with Redis() as server:
+        async with arq_queue(server.url) as working, arq_queue(server.url) as asking:
+            first = uuid4()
+            await asking.put(first)
+            assert first == await got(working)
+            server.kill()
+
+            own, lost = uuid4(), uuid4()
+            async with asyncio.timeout(SOON):
+                await asking.put(lost)  # an API that does not work leaves it to the sweeper
+                await working.put(own)
+            assert own == await got(working)
+
+            server.start()
+            again = uuid4()
+            async with asyncio.timeout(SOON):
+                while True:
+                    await asking.put(again)
+                    try:
+                        assert again == await asyncio.wait_for(working.get(), 0.5)
+                    except TimeoutError:
+                        continue
+                    break
