@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from support.services import (
     S3Address,
 )
 from support.services.chromium import ensure_chromium
+from support.serving import Mode, Services
 
 RUNNING = pytest.StashKey[Running]()
 
@@ -81,6 +83,16 @@ def s3_prefix(s3: S3Address) -> Iterator[str]:
     """A prefix in the bucket of this test's own."""
     with s3.prefix() as prefix:
         yield prefix
+
+
+@pytest.fixture(scope="module", params=["embedded", "distributed"])
+def mode(request: pytest.FixtureRequest) -> Iterator[Mode]:
+    """Both ways to run docmill. A journey that starts its service through this one is walked in each."""
+    with ExitStack() as stack:
+        services = None
+        if request.param == "distributed":
+            services = Services(*(request.getfixturevalue(name) for name in ("postgres", "redis_server", "s3")))
+        yield Mode(request.param, services, stack)
 
 
 @pytest.fixture(scope="session")

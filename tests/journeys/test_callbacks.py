@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 from support.elsewhere import Elsewhere, Job
-from support.serving import Etl, Service
+from support.serving import Etl, Mode, Service
 
 KEY = "a-signing-key-of-the-tests"
 
@@ -78,9 +78,9 @@ def worker() -> Iterator[Elsewhere]:
 
 
 @pytest.fixture(scope="module")
-def service(worker: Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(mode: Mode, worker: Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = tmp_path_factory.mktemp("callbacks") / "data"
-    with Service(data, DOCMILL_WORKERS=worker.settings(), CALLBACK_SIGNING_KEY=KEY) as running:
+    with mode.serve(data, DOCMILL_WORKERS=worker.settings(), CALLBACK_SIGNING_KEY=KEY) as running:
         yield running
 
 

@@ -6,6 +6,7 @@ Tasks, rules and tables belong to a user; documents and assets to the whole tena
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import jwt
 import pytest
 
 from support import documents, hostile
-from support.serving import Etl, Service
+from support.serving import Etl, Mode, Service
 
 JWT_SECRET = "a secret of the tests that is long enough for HS256"
 PROJECT = 9
@@ -123,6 +124,7 @@ class House:
     callers: dict[str, Etl] = field(default_factory=dict)
     key_ids: dict[str, str] = field(default_factory=dict)
     scribe: Scribe | None = None
+    env: dict[str, str] = field(default_factory=dict)
 
     def etl(self, who: str) -> Etl:
         if who not in self.callers:
@@ -139,21 +141,21 @@ def docmill(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[s
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(mode: Mode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     data = tmp_path_factory.mktemp("house") / "data"
-    with Service(data) as before_there_were_accounts, before_there_were_accounts.client() as client:
+    with mode.serve(data) as before_there_were_accounts, before_there_were_accounts.client() as client:
         local_task = Etl(client).done("local.txt", b"of the user without an account")["task_id"]
-    secrets, ids = {}, {}
+    secrets, ids, env = {}, {}, os.environ | mode.environment(data)
     for who in ("acme/alice", "acme/bob", "beta/alice", "acme/leaver"):
         tenant, user = who.split("/")
-        made = docmill("keys", "create", who, "--user", user, "--tenant", tenant, "--data", data, "--json")
+        made = docmill("keys", "create", who, "--user", user, "--tenant", tenant, "--data", data, "--json", env=env)
         assert 0 == made.returncode, made.stderr
         key = json.loads(made.stdout)
         secrets[who], ids[who] = key["secret"], key["id"]
     scribe = Scribe()
     settings = {"DOCMILL_JWT_SECRET": JWT_SECRET, "DOCMILL_WORKERS": scribe.settings, "APP_URL": "http://127.0.0.1:1"}
-    with scribe, Service(data, **settings) as service:
-        found = House(service, secrets, local_task, key_ids=ids, scribe=scribe)
+    with scribe, mode.serve(data, **settings) as service:
+        found = House(service, secrets, local_task, key_ids=ids, scribe=scribe, env=env)
         yield found
         for caller in found.callers.values():
             caller.http.close()
@@ -427,7 +429,7 @@ def test_a_user_who_is_called_like_a_tenant_is_not_the_tenant(house: House, good
 def test_a_revoked_key_is_refused_within_six_seconds(house: House) -> None:
     leaver = house.etl("acme/leaver")
     assert 200 == leaver.get("/tasks").status_code
-    gone = docmill("keys", "revoke", house.key_ids["acme/leaver"], "--data", house.service.data)
+    gone = docmill("keys", "revoke", house.key_ids["acme/leaver"], "--data", house.service.data, env=house.env)
     assert 0 == gone.returncode, gone.stderr
     began = time.monotonic()
     while 200 == (answer := leaver.get("/tasks")).status_code:

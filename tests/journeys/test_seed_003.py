@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from support import hostile
-from support.serving import Etl, Service
+from support.serving import Etl, Mode, Service
 
 SUBMIT = """
 {
@@ -105,9 +105,9 @@ SLOW_PAGES = 400
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(mode: Mode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One document at a time: what is submitted behind a slow one stays pending."""
-    with Service(tmp_path_factory.mktemp("seed") / "data", "--jobs", "1", DOCMILL_MAX_UPLOAD_MB="12") as running:
+    with mode.serve(tmp_path_factory.mktemp("seed") / "data", "--jobs", "1", DOCMILL_MAX_UPLOAD_MB="12") as running:
         yield running
 
 
@@ -438,7 +438,7 @@ def the_child_at_work(service: Service) -> psutil.Process:
     """The one child that burns processor time; a spare one may still be warming up for a while."""
     ends = time.monotonic() + 30
     while time.monotonic() < ends:
-        children = psutil.Process(service.pid).children(recursive=True)
+        children = psutil.Process(service.working_pid).children(recursive=True)
         before = {child: sum(child.cpu_times()[:2]) for child in children}
         time.sleep(0.4)
         active = [child for child in children if sum(child.cpu_times()[:2]) - before[child] > 0.05]

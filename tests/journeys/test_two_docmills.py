@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from support.serving import Etl, Service, WorkerServer
+from support.serving import Etl, Mode, Service, WorkerServer
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 KEY = "a-key-that-both-sides-share"
@@ -23,10 +23,10 @@ SEED = 20_261_116
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Service, WorkerServer]]:
+def pair(mode: Mode, tmp_path: Path) -> Iterator[tuple[Service, WorkerServer]]:
     with (
         WorkerServer(tmp_path / "spool", "--jobs", "2", CALLBACK_SIGNING_KEY=KEY) as worker,
-        Service(
+        mode.serve(
             tmp_path / "data",
             DOCMILL_WORKERS=worker.settings(timeout=120),
             CALLBACK_SIGNING_KEY=KEY,

@@ -10,11 +10,16 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+
+from support.services import PostgresAddress, RedisAddress, S3Address
+from support.services.process import free_ports
 
 READY_S = 30.0
 
@@ -81,6 +86,11 @@ class Service:
     def pid(self) -> int:
         assert self._process
         return self._process.pid
+
+    @property
+    def working_pid(self) -> int:
+        """The process whose children parse."""
+        return self.pid
 
     def client(self, **options: Any) -> httpx2.Client:
         return httpx2.Client(base_url=self.url, timeout=30, trust_env=False, **options)
@@ -195,3 +205,159 @@ class Etl:
 
     def get(self, path: str, **options: Any) -> httpx2.Response:
         return self.http.get(f"{self.BASE}{path}", **options)
+
+
+class Fleet(Service):
+    """`docmill serve` with `docmill worker` beside it: each a process of its own, as on several machines.
+
+    `--jobs` is for the workers; the API leaves the work to them.
+    """
+
+    def __init__(self, data: Path, *flags: str, workers: int = 1, **environment: str) -> None:
+        flags, jobs = _without_jobs(flags)
+        super().__init__(data, *flags, **environment)
+        [self.port] = free_ports(1)
+        self._environment.setdefault("APP_URL", f"http://127.0.0.1:{self.port}")
+        self.workers = [Hand(data / f"worker-{n}", jobs, self._environment, self.log) for n in range(workers)]
+
+    @property
+    def working_pid(self) -> int:
+        return self.workers[0].pid
+
+    def start(self) -> Self:
+        for worker in self.workers:
+            worker.start()
+        super().start()
+        for worker in self.workers:
+            worker.await_ready()
+        return self
+
+    def kill(self) -> None:
+        super().kill()
+        for worker in self.workers:
+            worker.kill()
+
+    def stop(self, seconds: float = 30) -> int:
+        code = super().stop(seconds)
+        return max([code, *(worker.stop(seconds) for worker in self.workers)])
+
+
+class Hand:
+    """`docmill worker`."""
+
+    def __init__(self, data: Path, jobs: tuple[str, ...], environment: dict[str, str], log: deque[str]) -> None:
+        self._command = [sys.executable, "-m", "docmill", "worker", "--data", str(data), *jobs]
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def start(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | self._environment,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=_keep, args=(self._process, self.log), daemon=True)
+        self._reader.start()
+        return self
+
+    def await_ready(self) -> None:
+        assert self._process
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if "works as" not in line:
+            self._process.wait(10)
+            raise AssertionError(f"the worker did not start: {line!r}\n" + "".join(self.log))
+
+    def kill(self) -> None:
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def stop(self, seconds: float = 30) -> int:
+        assert self._process
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the worker did not stop in {seconds} s\n" + "".join(self.log)) from None
+        self._close()
+        return code
+
+    def _close(self) -> None:
+        assert self._process
+        assert self._process.stdout
+        assert self._reader
+        self._reader.join(5)
+        self._process.stdout.close()
+
+
+def _keep(process: subprocess.Popen[str], log: deque[str]) -> None:
+    assert process.stderr
+    with process.stderr as stream:
+        for line in stream:
+            log.append(line)
+
+
+def _without_jobs(flags: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if "--jobs" not in flags:
+        return flags, ()
+    at = flags.index("--jobs")
+    return flags[:at] + flags[at + 2 :], flags[at : at + 2]
+
+
+class Mode:
+    """A way to run docmill: all in one process, or on PostgreSQL, Redis and S3. A data folder names a deployment."""
+
+    def __init__(self, name: str, services: Services | None, stack: ExitStack) -> None:
+        self.name = name
+        self._services = services
+        self._stack = stack
+        self._places: dict[Path, dict[str, str]] = {}
+
+    @property
+    def is_distributed(self) -> bool:
+        return self._services is not None
+
+    def environment(self, data: Path) -> dict[str, str]:
+        """The variables by which every command finds the same deployment."""
+        if self._services is None:
+            return {}
+        if data not in self._places:
+            self._places[data] = self._services.open(self._stack)
+        return self._places[data]
+
+    def serve(self, data: Path, *flags: str, workers: int = 1, **environment: str) -> Service:
+        if self._services is None:
+            return Service(data, *flags, **environment)
+        return Fleet(data, *flags, workers=workers, **(self.environment(data) | environment))
+
+
+@dataclass(frozen=True)
+class Services:
+    """Running servers, of which each deployment gets a corner of its own."""
+
+    postgres: PostgresAddress
+    redis: RedisAddress
+    s3: S3Address
+
+    def open(self, stack: ExitStack) -> dict[str, str]:
+        return {
+            "DATABASE_URL": stack.enter_context(self.postgres.database()),
+            "REDIS_URL": stack.enter_context(self.redis.database()),
+            "OBJECTS_URL": f"s3://{self.s3.bucket}/{stack.enter_context(self.s3.prefix())}",
+            **self.s3.environment,
+        }
