@@ -48,6 +48,8 @@ test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/contracts.py
 	$(BIN)/python bench/latency.py
+	$(BIN)/python bench/latency.py --distributed
+	$(BIN)/python bench/tasks.py
 	$(BIN)/python bench/overhead.py
 	$(BIN)/python bench/lists.py
 	$(BIN)/python bench/objects.py

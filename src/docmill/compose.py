@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hmac
 import os
 import shutil
 import signal
@@ -225,9 +226,14 @@ def onedrive_tokens(settings: Settings) -> MsalTokens:
 
 
 def link_secret(settings: Settings) -> bytes:
-    """The secret of signed links: given, or made once and kept with the data."""
+    """The secret of signed links and sessions: given, or made once and kept with the data.
+
+    Processes that share no folder need the same one: the database's password is a secret that they all know.
+    """
     if settings.secret:
         return settings.secret.get_secret_value().encode()
+    if settings.is_distributed:
+        return hmac.digest((settings.database_url or "").encode(), b"docmill links", "sha256")
     path = settings.data / "secret"
     if not path.exists():
         fresh = path.with_suffix(f".{os.getpid()}")

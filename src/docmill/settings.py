@@ -107,10 +107,10 @@ def _check_places(chosen: Settings) -> None:
             "redis_url is set but objects_url is not: workers would look for files on their own disks. "
             "Set OBJECTS_URL=s3://bucket/prefix, or OBJECTS_URL=file:///folder if all processes see that folder"
         )
-    if objects.startswith("file://") and chosen.secret is None:
+    if chosen.secret is None and not urlsplit(chosen.database_url).password:
         raise ValueError(
-            "objects_url is a folder and secret is not set: links that one process signs would be refused by another. "
-            "Set DOCMILL_SECRET to the same long random text everywhere"
+            "database_url has no password and secret is not set: what one process signs must be good at another, and "
+            "nobody may guess it. Set DOCMILL_SECRET to the same long random text everywhere"
         )
     if chosen.workers and not chosen.app_url:
         raise ValueError(

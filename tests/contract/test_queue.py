@@ -12,13 +12,14 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 from arq.connections import ArqRedis
-from arq.constants import default_queue_name, job_key_prefix
+from arq.constants import job_key_prefix
 from arq.worker import Worker as ArqWorker
 from arq.worker import func
 
 from docmill.adapters import redis
-from docmill.adapters.queues.arq import ArqQueue
+from docmill.adapters.queues.arq import ArqQueue, queue_name
 from docmill.adapters.queues.local import LocalQueue
+from docmill.core.turns import Lane, Waiting
 from docmill.ports import Queue
 from support.services import Redis
 
@@ -60,12 +61,12 @@ async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
 
 
 async def got(queue: Queue) -> UUID:
-    return await asyncio.wait_for(queue.get(), SOON)
+    return await asyncio.wait_for(queue.get(Lane.PARSE), SOON)
 
 
 async def is_empty(queue: Queue) -> bool:
     try:
-        await asyncio.wait_for(queue.get(), 0.3)
+        await asyncio.wait_for(queue.get(Lane.PARSE), 0.3)
     except TimeoutError:
         return True
     return False
@@ -74,7 +75,7 @@ async def is_empty(queue: Queue) -> bool:
 async def test_what_is_put_is_got(queue: Queue) -> None:
     attempt = uuid4()
 
-    await queue.put(attempt)
+    await queue.put(Waiting(attempt))
 
     assert attempt == await got(queue)
 
@@ -84,7 +85,7 @@ async def test_who_waits_gets_what_comes(queue: Queue) -> None:
     await asyncio.sleep(0.05)
     attempt = uuid4()
 
-    await queue.put(attempt)
+    await queue.put(Waiting(attempt))
 
     assert attempt == await waiting
 
@@ -92,7 +93,7 @@ async def test_who_waits_gets_what_comes(queue: Queue) -> None:
 async def test_first_come_first_served(queue: Queue) -> None:
     attempts = [uuid4() for _ in range(5)]
     for attempt in attempts:
-        await queue.put(attempt)
+        await queue.put(Waiting(attempt))
         await asyncio.sleep(0.003)  # times are counted in milliseconds
 
     assert attempts == [await got(queue) for _ in attempts]
@@ -101,15 +102,15 @@ async def test_first_come_first_served(queue: Queue) -> None:
 async def test_the_urgent_ones_come_first(queue: Queue) -> None:
     late, usual, urgent = uuid4(), uuid4(), uuid4()
     for attempt, priority in ((late, -10), (usual, 0), (urgent, 10)):
-        await queue.put(attempt, priority=priority)
+        await queue.put(Waiting(attempt, priority=priority))
 
     assert [urgent, usual, late] == [await got(queue) for _ in range(3)]
 
 
 async def test_the_same_id_twice_is_delivered_once_while_it_waits(queue: Queue) -> None:
     attempt = uuid4()
-    await queue.put(attempt)
-    await queue.put(attempt)
+    await queue.put(Waiting(attempt))
+    await queue.put(Waiting(attempt))
 
     assert attempt == await got(queue)
     assert await is_empty(queue)
@@ -118,28 +119,28 @@ async def test_the_same_id_twice_is_delivered_once_while_it_waits(queue: Queue) 
 async def test_an_id_may_come_again_after_it_was_taken(queue: Queue) -> None:
     attempt = uuid4()
     for _ in range(2):
-        await queue.put(attempt)
+        await queue.put(Waiting(attempt))
         assert attempt == await got(queue)
 
 
 async def test_what_is_delayed_comes_later(queue: Queue) -> None:
     later, now = uuid4(), uuid4()
     began = time.monotonic()
-    await queue.put(later, delay_ms=400, priority=5)
-    await queue.put(now)
+    await queue.put(Waiting(later, priority=5), delay_ms=400)
+    await queue.put(Waiting(now))
 
     assert [now, later] == [await got(queue), await got(queue)]
     assert time.monotonic() - began >= 0.39
 
 
 async def test_a_getter_that_leaves_takes_nothing_with_it(queue: Queue) -> None:
-    waiting = asyncio.create_task(queue.get())
+    waiting = asyncio.create_task(queue.get(Lane.PARSE))
     await asyncio.sleep(0.05)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     attempt = uuid4()
 
-    await queue.put(attempt)
+    await queue.put(Waiting(attempt))
 
     assert attempt == await got(queue)
 
@@ -147,7 +148,7 @@ async def test_a_getter_that_leaves_takes_nothing_with_it(queue: Queue) -> None:
 async def test_many_puts_at_once_all_arrive(queue: Queue) -> None:
     attempts = {uuid4() for _ in range(700)}
 
-    await asyncio.gather(*(queue.put(attempt) for attempt in attempts))
+    await asyncio.gather(*(queue.put(Waiting(attempt)) for attempt in attempts))
 
     assert attempts == {await got(queue) for _ in attempts}
 
@@ -162,10 +163,10 @@ async def test_each_id_goes_to_one_of_many(another: Opener) -> None:
 
     async def take(queue: ArqQueue) -> None:
         while True:
-            taken.append(await queue.get())
+            taken.append(await queue.get(Lane.PARSE))
 
     takers = [asyncio.create_task(take(queue)) for queue in taking for _ in range(2)]
-    await asyncio.gather(*(putting.put(attempt) for attempt in attempts))
+    await asyncio.gather(*(putting.put(Waiting(attempt)) for attempt in attempts))
     async with asyncio.timeout(SOON):
         while len(taken) < len(attempts):
             await asyncio.sleep(0.01)
@@ -180,20 +181,20 @@ async def test_nothing_is_taken_without_a_free_place(another: Opener, redis_url:
     putting, taking = await another(), await another()
     attempts = [uuid4() for _ in range(5)]
     for attempt in attempts:
-        await putting.put(attempt)
+        await putting.put(Waiting(attempt))
 
     await got(taking)
     await asyncio.sleep(0.2)
 
     client = redis.connect(redis_url)
-    assert 4 == await client.zcard(default_queue_name)
+    assert 4 == await client.zcard(queue_name(Waiting(attempts[0])))
     await client.aclose()
 
 
 async def test_our_jobs_are_arqs_jobs(another: Opener, redis_url: str) -> None:
     """ARQ's own tools see them, and ARQ's own worker runs them."""
     queue, attempt = await another(), uuid4()
-    await queue.put(attempt)
+    await queue.put(Waiting(attempt))
     pool = ArqRedis.from_url(redis_url)
     pool.job_deserializer = msgspec.json.decode
     ran: list[str] = []
@@ -201,9 +202,10 @@ async def test_our_jobs_are_arqs_jobs(another: Opener, redis_url: str) -> None:
     async def look(ctx: dict[str, str]) -> None:
         ran.append(ctx["job_id"])
 
-    [seen] = await pool.queued_jobs()
+    [seen] = await pool.queued_jobs(queue_name=queue_name(Waiting(attempt)))
     worker = ArqWorker(
         [func(look, name="look")],
+        queue_name=queue_name(Waiting(attempt)),
         redis_pool=pool,
         burst=True,
         handle_signals=False,
@@ -219,14 +221,34 @@ async def test_our_jobs_are_arqs_jobs(another: Opener, redis_url: str) -> None:
     await pool.aclose()
 
 
-async def test_arqs_jobs_are_our_jobs(another: Opener, redis_url: str) -> None:
-    queue, attempt = await another(), uuid4()
-    pool = ArqRedis.from_url(redis_url)
-    pool.job_serializer = msgspec.json.encode
-    await pool.enqueue_job("look", _job_id=str(attempt))
-    await pool.aclose()
+async def test_tenants_take_turns(queue: Queue) -> None:
+    """A flood of one does not delay the first of another."""
+    flood = [uuid4() for _ in range(20)]
+    for attempt in flood:
+        await queue.put(Waiting(attempt, tenant="flood"))
+    small = uuid4()
+    await queue.put(Waiting(small, tenant="small"))
 
-    assert attempt == await got(queue)
+    assert small in [await got(queue) for _ in range(2)]
+    await queue.put(Waiting(again := uuid4(), tenant="small"))
+    assert again in [await got(queue) for _ in range(2)]
+
+
+async def test_short_documents_pass_long_ones_of_the_same_tenant(queue: Queue) -> None:
+    long, short = uuid4(), uuid4()
+    await queue.put(Waiting(long, tenant="t", size=50_000_000))
+    await queue.put(Waiting(short, tenant="t", size=1_000))
+
+    assert [short, long] == [await got(queue), await got(queue)]
+
+
+async def test_lanes_do_not_know_each_other(queue: Queue) -> None:
+    parse, later = uuid4(), uuid4()
+    await queue.put(Waiting(parse))
+    await queue.put(Waiting(later, lane=Lane.LATER))
+
+    assert later == await asyncio.wait_for(queue.get(Lane.LATER), SOON)
+    assert parse == await got(queue)
 
 
 EXECUTED: list[str] = []
@@ -256,24 +278,24 @@ async def test_whatever_is_not_ours_is_dropped_unread(another: Opener, redis_url
     client = redis.connect(redis_url)
     foreign = str(uuid4())
     await client.set(job_key_prefix + foreign, body)
-    await client.zadd(default_queue_name, {foreign: 1, "not-an-id": 2})
-    await queue.put(ours, priority=-10)  # behind the others
+    await client.zadd(queue_name(Waiting(ours)), {foreign: 1, "not-an-id": 2})
+    await queue.put(Waiting(ours))
 
     assert ours == await got(queue)
     assert [] == EXECUTED
-    assert 0 == await client.zcard(default_queue_name)
+    assert 0 == await client.zcard(queue_name(Waiting(ours)))
     await client.aclose()
 
 
 async def test_closing_gives_back_what_nobody_took(another: Opener, redis_url: str) -> None:
     attempt = uuid4()
     async with arq_queue(redis_url) as leaving:
-        waiting = asyncio.create_task(leaving.get())
+        waiting = asyncio.create_task(leaving.get(Lane.PARSE))
         await asyncio.sleep(0.05)
-        await leaving.put(attempt)
+        await leaving.put(Waiting(attempt))
         while not waiting.done():
             await asyncio.sleep(0)
-            if leaving._ready.qsize():
+            if leaving._here.waiting(Lane.PARSE):
                 waiting.cancel()
                 break
         await asyncio.gather(waiting, return_exceptions=True)
@@ -287,23 +309,23 @@ async def test_redis_gone_and_back() -> None:
     with Redis() as server:
         async with arq_queue(server.url) as working, arq_queue(server.url) as asking:
             first = uuid4()
-            await asking.put(first)
+            await asking.put(Waiting(first))
             assert first == await got(working)
             server.kill()
 
             own, lost = uuid4(), uuid4()
             async with asyncio.timeout(SOON):
-                await asking.put(lost)  # an API that does not work leaves it to the sweeper
-                await working.put(own)
+                await asking.put(Waiting(lost))  # an API that does not work leaves it to the sweeper
+                await working.put(Waiting(own))
             assert own == await got(working)
 
             server.start()
             again = uuid4()
             async with asyncio.timeout(SOON):
                 while True:
-                    await asking.put(again)
+                    await asking.put(Waiting(again))
                     try:
-                        assert again == await asyncio.wait_for(working.get(), 0.5)
+                        assert again == await asyncio.wait_for(working.get(Lane.PARSE), 0.5)
                     except TimeoutError:
                         continue
                     break

@@ -10,7 +10,7 @@ from docmill.core.errors import Invalid
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
-SHARED = {"database_url": "postgresql://x", "objects_url": "s3://b/p"}
+SHARED = {"database_url": "postgresql://u:p@x", "objects_url": "s3://b/p"}
 WORKER = {"dialect": "secretary", "url": "http://w"}
 
 
@@ -51,7 +51,7 @@ def test_settings_that_the_wire_contracts_name_keep_their_names(name: str, monke
         ({"redis_url": "redis://x"}, "Set DATABASE_URL=postgresql"),
         ({"redis_url": "http://x", **SHARED}, "redis_url must start with redis://"),
         ({"redis_url": "redis://x", "database_url": "postgresql://x"}, "Set OBJECTS_URL=s3://bucket/prefix"),
-        ({"redis_url": "redis://x", **SHARED, "objects_url": "file:///srv/o"}, "Set DOCMILL_SECRET"),
+        ({"redis_url": "redis://x", **SHARED, "database_url": "postgresql://x"}, "Set DOCMILL_SECRET"),
         ({"redis_url": "redis://x", **SHARED, "workers": {"w": WORKER}}, "Set APP_URL"),
         ({"objects_url": "ftp://x"}, "objects_url must start with"),
         ({"jobs": 0}, "jobs is 0"),
@@ -71,7 +71,8 @@ def test_an_impossible_setting_is_refused_with_its_name(flags: dict[str, object]
         {"objects_url": "s3://b/p"},
         {"redis_url": "redis://x", **SHARED},
         {"redis_url": "rediss://x", **SHARED, "jobs": 0},
-        {"redis_url": "redis://x", **SHARED, "objects_url": "file:///srv/o", "secret": "s"},
+        {"redis_url": "redis://x", **SHARED, "objects_url": "file:///srv/o"},
+        {"redis_url": "redis://x", **SHARED, "database_url": "postgresql://x", "secret": "s"},
         {"redis_url": "redis://x", **SHARED, "workers": {"w": WORKER}, "app_url": "http://a"},
     ],
 )

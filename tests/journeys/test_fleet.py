@@ -202,7 +202,7 @@ def until(holds: Any) -> None:
 
 def test_a_killed_workers_document_is_taken_over(doors: tuple[Etl, Etl], fleet: tuple[Fleet, Fleet]) -> None:
     here, _ = doors
-    task_id = here.submit("orphan.pdf", hostile.scans(12), no_cache=True)
+    task_id = here.submit("orphan.pdf", hostile.scans(3), no_cache=True)
     here.wait(task_id, until=("mineru_parsing",))
     name = next(e["data"]["worker"] for e in here.events(task_id) if e["kind"] == "started")
     victim = next(worker for worker in fleet[0].workers if f"-{worker.pid}-" in name)
