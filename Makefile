@@ -43,7 +43,8 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/debian.py
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract tests/docs
+	$(BIN)/python -m pytest tests/journeys tests/services $(wildcard tests/browser)
 
 bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/contracts.py
@@ -66,7 +67,9 @@ pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive $(PIN_FLAGS) -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
+	printf 'mineru==$(MINERU)\n' | $(BIN)/uv pip compile - $(PIN_FLAGS) -o requirements-mineru.txt
 	printf 'editables\nhatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
+MINERU := 4.0.12
 PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove what make made
