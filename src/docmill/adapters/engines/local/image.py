@@ -13,7 +13,7 @@ from docmill.core.errors import DocumentError
 from . import ocr
 from .guards import check_pixels
 from .job import Job
-from .markdown import image_link
+from .markdown import html_table, image_link, table
 
 PAGE_IMAGE_SIDE = 1800
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -74,8 +74,12 @@ def read_frame(job: Job, index: int, frame: Image.Image | None) -> None:
         return
     if job.options.get("page_images") is True:
         job.add_page_image(as_png(frame, PAGE_IMAGE_SIDE), index)
-    markdown = "" if job.ocr == "never" else ocr.to_markdown(frame)
+    markdown = ""
     if job.ocr != "never":
+        reading = ocr.read(frame)
+        markdown = reading.markdown
+        for cells, box in reading.tables:
+            job.add_table(html_table(cells), index, box, anchor=table(cells).split("\n", 1)[0])
         job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
     if not markdown:
         name = job.add_image(as_png(frame, PAGE_IMAGE_SIDE), index, (0.0, 0.0, 1.0, 1.0))

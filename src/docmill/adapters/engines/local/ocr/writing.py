@@ -1,0 +1,160 @@
+"""Rows become Markdown: paragraphs joined, lists and headings marked, tables kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from ..markdown import CJK, table, tidy
+from . import grids
+from .layout import Row
+
+HEADING = 1.3
+LONGEST_HEADING = 100
+SAME_LEVEL = 1.12
+DEEPEST = 4
+BULLET = re.compile(r"^[•·●∙▪■◦○‣](?:\s*)(?=\S)|^[-–*](?=\s+\S)\s+")
+NUMBER = re.compile(r"^(\d{1,3})[.)、]\s*(?=\D)")
+HYPHEN = re.compile(r"[a-zà-ÿ]-$")
+IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+ENDS_CJK = re.compile(f"[{CJK}]$")
+STARTS_CJK = re.compile(f"^[{CJK}]")
+SEAM = re.compile(f"(?<=[{IDEOGRAPH}])( ?)(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])( ?)(?=[{IDEOGRAPH}])")
+OPENED = re.compile(f"(?<=[{IDEOGRAPH}])\\(([^()（）\\n]*)[)）]|(?<=[{IDEOGRAPH}])（([^()（）\\n]*)\\)")
+MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}\s|>|\+\s|-\s|~~~)", re.MULTILINE)
+
+
+def write(rows: Sequence[Row]) -> tuple[str, list[list[list[str]]]]:
+    """The Markdown of rows in reading order, and the tables that were found in it."""
+    if not rows:
+        return "", []
+    pitch = usual_pitch(rows)
+    levels = heading_levels(rows)
+    blocks: list[str] = []
+    tables: list[list[list[str]]] = []
+    before: Row | None = None
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        found = grids.aligned(rows[at:])
+        if found:
+            at += found[0]
+            tables.append(found[1])
+            blocks.append(table(found[1]))
+            before = None
+            continue
+        at += 1
+        level = levels.get(id(row))
+        if level:
+            blocks.append(f"{'#' * level} {escaped(row.text)}")
+            before = None
+        elif before is not None and continues(before, row, pitch):
+            blocks[-1] = join(blocks[-1], escaped(row.text))
+            before = row
+        else:
+            blocks.append(marked(row.text))
+            before = row
+    return punctuated(tidy(spaced("\n".join(parted(blocks))))), tables
+
+
+def usual_pitch(rows: Sequence[Row]) -> float:
+    """From line to line within a column."""
+    steps = [after.middle - row.middle for row, after in pairwise(rows) if after.left == row.left]
+    steps = [step for step in steps if step > 0]
+    return median(steps) if steps else 2 * rows[0].height
+
+
+def heading_levels(rows: Sequence[Row]) -> dict[int, int]:
+    """Rows in larger letters than most; the largest are the first level."""
+    letters = sorted((row.height, len(row.text)) for row in rows)
+    half, seen, usual = sum(count for _, count in letters) / 2, 0, letters[0][0]
+    for height, count in letters:
+        seen += count
+        usual = height
+        if seen >= half:
+            break
+    large = [row for row in rows if is_large(row, usual)]
+    levels: dict[int, int] = {}
+    level, last = 0, 0.0
+    for row in sorted(large, key=lambda row: -row.height):
+        if not level or last > SAME_LEVEL * row.height:
+            level, last = min(DEEPEST, level + 1), row.height
+        levels[id(row)] = level
+    return levels
+
+
+def is_large(row: Row, usual: float) -> bool:
+    return (
+        row.height > HEADING * usual
+        and len(row.pieces) <= 2
+        and 1 < len(row.text) < LONGEST_HEADING
+        and not BULLET.match(row.text)
+        and any(letter.isalnum() for letter in row.text)
+    )
+
+
+def continues(before: Row, row: Row, pitch: float) -> bool:
+    """A line goes on where the next one's first word would not have fitted in, and nothing new begins."""
+    if len(before.pieces) > 1 or len(row.pieces) > 1 or BULLET.match(row.text) or NUMBER.match(row.text):
+        return False
+    step = row.middle - before.middle
+    begins_column = step < 0 and row.left >= before.right
+    if not begins_column and not 0 < step < 1.45 * pitch:
+        return False
+    if not 0.75 < row.height / before.height < 1.35:
+        return False
+    width = row.pieces[0].width / max(1, len(row.text))
+    first = 1 if STARTS_CJK.match(row.text) else len(row.text.split()[0]) + 1
+    return (first + 1) * width > before.right - before.x1 and row.x0 < row.left + 0.5 * (row.right - row.left)
+
+
+def join(first: str, second: str) -> str:
+    if ENDS_CJK.search(first) and STARTS_CJK.search(second):
+        return first + second
+    if HYPHEN.search(first) and second[:1].islower():
+        return first[:-1] + second
+    return f"{first} {second}"
+
+
+def marked(text: str) -> str:
+    """A list item as Markdown knows it; anything else as it is."""
+    if bullet := BULLET.match(text):
+        return f"- {escaped(text[bullet.end() :].lstrip())}"
+    if number := NUMBER.match(text):
+        return f"{number[1]}. {escaped(text[number.end() :].lstrip())}"
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """Letters that the page shows and Markdown would take for its own."""
+    return MARKUP.sub(r"\\\g<0>", text)
+
+
+def parted(blocks: Sequence[str]) -> list[str]:
+    """An empty line between blocks; items of one list stand together."""
+    lines: list[str] = []
+    for before, block in pairwise(["", *blocks]):
+        if before and not (is_item(before) and is_item(block)):
+            lines.append("")
+        lines.append(block)
+    return lines
+
+
+def is_item(block: str) -> bool:
+    return bool(re.match(r"- |\d{1,3}\. ", block))
+
+
+def spaced(text: str) -> str:
+    """Chinese beside Latin letters: with a space or without, but alike over the whole page."""
+    seams = [(found[1] or "") + (found[2] or "") for found in SEAM.finditer(text)]
+    if not seams:
+        return text
+    # Noise hides spaces and never invents them: a fifth of them is enough to believe in all.
+    return SEAM.sub(" " if sum(map(len, seams)) * 5 >= len(seams) else "", text)
+
+
+def punctuated(text: str) -> str:
+    """Brackets after Chinese are wide ones; recognisers mix them up."""
+    return OPENED.sub(lambda found: f"（{found[1] if found[1] is not None else found[2]}）", text)
