@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -210,9 +211,28 @@ def test_sheets_are_pages(bench: Bench, tmp_path: Path) -> None:
     parsed = bench.parse(documents.xlsx(tmp_path / "book.xlsx"))
 
     check_figures(bench, parsed)
-    assert 2 == len(parsed.pages)
+    assert ["## Ports", "## People"] == [page.markdown.split("\n")[0] for page in parsed.pages]
     assert "| Kiel | 35 | 900 |" in parsed.pages[0].markdown
     assert "Kapitänin" in parsed.pages[1].markdown
+
+
+def test_a_single_sheet_is_named_a_hidden_one_is_not_shown_and_days_have_no_hour(bench: Bench, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.title = "Zahlen & Tage"
+    book.active.append(["Tag", "Wert"])
+    book.active.append([date(2026, 5, 1), 3])
+    hidden = book.create_sheet("Geheim")
+    hidden.append(["nicht", "zeigen"])
+    hidden.sheet_state = "hidden"
+    book.save(tmp_path / "book.xlsx")
+
+    parsed = bench.parse(tmp_path / "book.xlsx")
+
+    assert ["## Zahlen & Tage\n\n| Tag | Wert |\n| --- | --- |\n| 2026-05-01 | 3 |"] == [
+        page.markdown for page in parsed.pages
+    ]
 
 
 def test_html(bench: Bench, tmp_path: Path) -> None:
@@ -236,7 +256,9 @@ def test_mail(bench: Bench, tmp_path: Path) -> None:
     assert "# Der neue Kai" in parsed.markdown
     assert "Änne Müller" in parsed.markdown
     assert 1 == parsed.markdown.count("Straßenbrücke")
-    assert "- plan.pdf (application/pdf, 10 bytes)" in parsed.markdown
+    assert "- **From:** Änne Müller \\<a@example.org>" in parsed.markdown
+    assert "- **Date:** 2026-05-01 10:00+02:00" in parsed.markdown
+    assert "- plan.pdf (10 bytes)" in parsed.markdown
     assert "![Bild](assets/p001_img01.png)" in parsed.markdown
 
 

@@ -6,6 +6,7 @@ import email
 import email.policy
 import re
 from email.message import EmailMessage, MIMEPart
+from email.utils import parsedate_to_datetime
 
 from docmill.core.errors import DocumentError
 
@@ -42,10 +43,20 @@ def field(message: EmailMessage, name: str) -> str:
 
 
 def head_of(message: EmailMessage) -> str:
-    lines = [(name, field(message, name)) for name in FIELDS]
+    lines = [(name, sent(message) if name == "Date" else field(message, name)) for name in FIELDS]
     return "\n".join(
-        f"- **{name}:** {value.replace('<', '&lt;')}" for name, value in lines if value and name != "Subject"
+        f"- **{name}:** {value.replace('<', chr(92) + '<')}" for name, value in lines if value and name != "Subject"
     )
+
+
+def sent(message: EmailMessage) -> str:
+    """When, as everybody sorts it; what is no date stays as it was written."""
+    written = field(message, "Date")
+    try:
+        when = parsedate_to_datetime(written)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return written
+    return when.isoformat(" ", "minutes")
 
 
 def body_of(job: Job, message: EmailMessage) -> tuple[str, set[int]]:
@@ -93,5 +104,6 @@ def attachments_of(parts: list[EmailMessage], shown: set[int]) -> str:
         if id(part) in shown or part.is_multipart() or not (name or part.is_attachment()):
             continue
         label = " ".join(clean(name or "unnamed").split())
-        names.append(f"- {label} ({part.get_content_type()}, {len(payload_of(part))} bytes)")
+        kind = "" if "." in label else f"{part.get_content_type()}, "
+        names.append(f"- {label} ({kind}{len(payload_of(part))} bytes)")
     return "## Attachments\n\n" + "\n".join(names) if names else ""

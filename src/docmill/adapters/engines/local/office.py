@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from html import unescape
 from typing import Any
 
 from docmill.core.errors import DocumentError
@@ -12,6 +13,10 @@ from . import sniff, vortex
 from .job import Job
 from .markdown import disarm, tidy
 
+SHEET = re.compile(r"<(?:\w+:)?sheet\s[^>]*>")
+SHEET_NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+SHEET_HIDDEN = re.compile(r"""\sstate\s*=\s*["'](?:hidden|veryHidden)["']""")
+MIDNIGHT = re.compile(r"(?<=[|>] )(\d{4}-\d\d-\d\d) 00:00:00(?= [|<])|(?<=>)(\d{4}-\d\d-\d\d) 00:00:00(?=<)")
 SUFFIX = {sniff.DOCX: "docx", sniff.PPTX: "pptx", sniff.XLSX: "xlsx"}
 
 
@@ -23,12 +28,39 @@ def read(job: Job) -> None:
         job.language = properties.languages[0] if properties.languages else None
     pages = result.middle_json.pages
     job.check_pages(len(pages))
+    sheets = sheet_names(job) if job.media_type == sniff.XLSX else []
     for done, page in enumerate(pages, 1):
         index = page.page_idx
         for block, html in vortex.tables(page):
             job.add_table(html, index, anchor=vortex.table_anchor(result.middle_json, page, block))
-        job.add_page(index, place_images(job, index, vortex.render(result.middle_json, page), result.assets))
+        markdown = vortex.render(result.middle_json, page)
+        if index < len(sheets) == len(pages):
+            markdown = under_its_name(sheets[index], MIDNIGHT.sub(r"\1\2", markdown))
+        job.add_page(index, place_images(job, index, markdown, result.assets))
         job.progress(done, len(pages))
+
+
+def sheet_names(job: Job) -> list[str]:
+    """Of the sheets that are not hidden, in their order."""
+    with zipfile.ZipFile(job.source) as archive:
+        try:
+            book = archive.read("xl/workbook.xml")
+        except KeyError:
+            return []
+    names = [
+        (SHEET_NAME.search(tag), SHEET_HIDDEN.search(tag)) for tag in SHEET.findall(book.decode("utf-8", "replace"))
+    ]
+    return [unescape(name[1] or name[2] or "") for name, hidden in names if name and not hidden]
+
+
+def under_its_name(name: str, markdown: str) -> str:
+    """A sheet begins with its name; the parser leaves it out when there is only one."""
+    title = f"## {escape(name)}"
+    return markdown if not name or markdown.lstrip().startswith("## ") else f"{title}\n\n{markdown}".strip()
+
+
+def escape(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<])", r"\\\1", " ".join(text.split()))
 
 
 def parse(job: Job) -> Any:
