@@ -21,17 +21,12 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from docmill.adapters.engines.local import Limits, LocalEngine
-from docmill.adapters.engines.local.markdown import coverage
-from docmill.core.errors import DocumentError, StageFailed
+from docmill.core.errors import DocmillError, DocumentError, StageFailed
 from docmill.core.parsed import Parsed
 from docmill.ports import Work
 from support import broken
 
 SECONDS = 60
-MEANT = frozenset({"parse_timeout", "parse_memory", "parse_crashed", "parse_output_too_large"})
-"""How a file may end that was made to kill its reader: the child dies, the service says so."""
-KILLERS = ("pdf/recursive form", "pdf/self-drawing form", "bomb/")
-LOST = 0.5
 
 
 class Bench:
@@ -55,23 +50,13 @@ class Bench:
 
     async def outcome(self, file: broken.Broken) -> tuple[str, str]:
         """What became of the file, and what is wrong with that, if anything."""
+        ended: Parsed | DocmillError
         try:
-            parsed = await self.parse(file.data, file.filename)
-        except DocumentError as error:
-            return error.code, ""
-        except StageFailed as error:
-            is_meant = error.code in MEANT and file.name.startswith(KILLERS)
-            return error.code, "" if is_meant else f"{error}"
-        if parsed.damaged_pages:
-            return "damaged pages", ""
-        return "read", self.judge(file, parsed)
-
-    def judge(self, file: broken.Broken, parsed: Parsed) -> str:
-        """A container or page that was hurt must not pass for whole when its words are gone."""
-        if not file.whole or file.whole in broken.TEXTS or parsed.facts.get("warnings"):
-            return ""
-        left = coverage(self.whole[file.whole], parsed.markdown)
-        return f"read as if whole, with {left:.0%} of its words" if left < LOST else ""
+            ended = await self.parse(file.data, file.filename)
+        except (DocumentError, StageFailed) as error:
+            ended = error
+        name = ended.code if isinstance(ended, DocmillError) else "damaged pages" if ended.damaged_pages else "read"
+        return name, broken.complaint(file, ended, self.whole)
 
 
 async def run(jobs: int, files: Sequence[broken.Broken]) -> int:

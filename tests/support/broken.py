@@ -8,17 +8,24 @@ from __future__ import annotations
 import io
 import random
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from docmill.adapters.engines.local.markdown import coverage
+from docmill.core.errors import DocmillError, DocumentError
+from docmill.core.parsed import Parsed
 from support import documents, hostile
 from support.documents import assemble_pdf
 
 FLIPS = 12
+MEANT = frozenset({"parse_timeout", "parse_memory", "parse_crashed", "parse_output_too_large"})
+"""How a file may end that was made to kill its reader: the child dies, the service says so."""
+KILLERS = ("pdf/recursive form", "pdf/self-drawing form", "bomb/")
+LOST = 0.5
 TEXTS = frozenset({"html", "eml", "csv", "txt", "md", "utf16", "gb18030", "latin1"})
 """Formats in which any beginning of a file is a file."""
 
@@ -38,6 +45,20 @@ class Broken:
     def filename(self) -> str:
         ending = {"utf16": "txt", "gb18030": "txt", "latin1": "txt", "scan": "pdf", "rich": "pdf"}
         return f"broken.{ending.get(self.whole, self.whole)}" if self.whole else "broken"
+
+
+def complaint(file: Broken, ended: Parsed | DocmillError, whole: Mapping[str, str]) -> str:
+    """What is wrong with how a file ended, or nothing. *whole* is the Markdown of the sound files."""
+    if isinstance(ended, DocumentError):
+        return ""
+    if isinstance(ended, DocmillError):
+        is_meant = ended.code in MEANT and file.name.startswith(KILLERS)
+        return "" if is_meant else f"{ended.code}: {ended}"
+    if ended.damaged_pages or ended.facts.get("warnings") or not file.whole or file.whole in TEXTS:
+        return ""
+    # A container or page that was hurt must not pass for whole when its words are gone.
+    left = coverage(whole[file.whole], ended.markdown)
+    return f"read as if whole, with {left:.0%} of its words" if left < LOST else ""
 
 
 @cache

@@ -25,8 +25,9 @@ class SlowEngine:
     name = "local"
     version = "0"
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, pages: tuple[Page, ...] = (Page(0, "# Hello"),)) -> None:
         self.seconds = seconds
+        self.pages = pages
         self.starts: Counter[int] = Counter()
         self.done = 0
         self.stopped: list[int] = []
@@ -40,7 +41,7 @@ class SlowEngine:
             raise
         report(1, 1)
         self.done += 1
-        return Parsed("local", "text/plain", (Page(0, "# Hello"),))
+        return Parsed("local", "text/plain", self.pages)
 
     async def warm(self) -> None:
         pass
@@ -217,3 +218,14 @@ async def test_a_busy_engine_keeps_nobody_from_an_external_worker(tmp_path: Path
             job = await asyncio.to_thread(there.jobs.get, timeout=30)
             assert str(goes.attempt_id) == job.id
             assert Status.PENDING is (await query.task(ports, LOCAL, waits.id)).status
+
+
+async def test_a_page_that_could_not_be_read_is_named_by_task_and_event(tmp_path: Path) -> None:
+    engine = SlowEngine(0, (Page(0, "fine"), Page(1, "", damage="the page cannot be loaded")))
+    async with working(tmp_path, engine) as ports:
+        done = await ended(ports, await submitted(ports))
+        events = await ports.ledger.events(done.id)
+
+    told = [event.data["damaged_pages"] for event in events if "damaged_pages" in event.data]
+    assert (Status.COMPLETED, (1,)) == (done.status, done.damaged_pages)
+    assert [[{"page_index": 1, "why": "the page cannot be loaded"}]] == told

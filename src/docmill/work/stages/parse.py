@@ -22,6 +22,7 @@ from docmill.work.stages import dispatch
 from docmill.work.stages.step import Step
 
 PUTS_AT_ONCE = 8
+MOST_DAMAGE_TOLD = 100
 
 
 async def run(ports: Ports, step: Step) -> StageResult | Deferred:
@@ -125,8 +126,15 @@ def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_h
             "pages": len(parsed.pages),
             "figures": len(parsed.figures),
             "cache_hit": cache_hit,
+            **_damage(parsed),
         },
     )
+
+
+def _damage(parsed: Parsed) -> dict[str, object]:
+    """Which pages could not be read, and why: the log tells what the result cannot."""
+    hurt = [{"page_index": page.index, "why": page.damage} for page in parsed.pages if page.damage]
+    return {"damaged_pages": hurt[:MOST_DAMAGE_TOLD]} if hurt else {}
 
 
 @asynccontextmanager
