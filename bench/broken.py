@@ -89,9 +89,10 @@ async def run(jobs: int, files: Sequence[broken.Broken]) -> int:
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--jobs", type=int, default=2)
-    ask.add_argument("--only", default="")
+    ask.add_argument("--only", default="", help="parts of names, separated by commas")
     asked = ask.parse_args()
-    files = [file for file in broken.all_files() if asked.only in file.name]
+    wanted = asked.only.split(",")
+    files = [file for file in broken.all_files() if any(part in file.name for part in wanted)]
     raise SystemExit(asyncio.run(run(asked.jobs, files)))
 
 

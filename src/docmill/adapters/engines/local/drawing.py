@@ -73,7 +73,7 @@ def of_picture(source: Path, index: int, limits: Limits) -> Image:
                 raise NotFound("page_not_found", page=index + 1) from None
             guards.check_pixels(image.size, limits)
             return flatten(ImageOps.exif_transpose(image))
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except guards.UNDECODABLE as error:
         raise DocumentError("document_broken", why="the picture cannot be decoded") from error
 
 

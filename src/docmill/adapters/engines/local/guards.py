@@ -22,6 +22,8 @@ RATIO_FROM = 8 * MB
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 ENTITY_MARKS = (b"<!DOCTYPE", b"<!ENTITY")
 LONGEST_MARK = max(len(mark) for mark in ENTITY_MARKS) * 2
+UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, AttributeError, struct.error)
+"""What Pillow raises for pictures that are none; it does not always notice by itself."""
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 
 
@@ -128,6 +130,6 @@ def check_image_header(stream: IO[bytes], limits: Limits) -> None:
             Image.MAX_IMAGE_PIXELS = None
             with Image.open(stream) as image:
                 size = image.size
-    except (OSError, ValueError, SyntaxError, EOFError):
+    except UNDECODABLE:
         return
     check_pixels(size, limits)

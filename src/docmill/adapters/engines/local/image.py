@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 from docmill.core.errors import DocumentError
 
 from . import ocr
-from .guards import check_pixels
+from .guards import UNDECODABLE, check_pixels
 from .job import Job
 from .markdown import html_table, image_link, table
 
@@ -27,7 +27,7 @@ def read(job: Job) -> None:
             for index, frame in frames(image, total):
                 read_frame(job, index, frame)
                 job.progress(index + 1, total)
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except UNDECODABLE as error:
         raise DocumentError("document_broken", why="the picture cannot be decoded") from error
 
 
@@ -45,6 +45,10 @@ def count_frames(image: Image.Image, job: Job) -> int:
             job.check_pages(total)
     except EOFError:
         return total
+    except UNDECODABLE:
+        if not total:
+            raise
+        return total + 1  # it says that there is one more, and that one will be found to be damaged
 
 
 def frames(image: Image.Image, total: int) -> Iterator[tuple[int, Image.Image | None]]:
@@ -52,7 +56,7 @@ def frames(image: Image.Image, total: int) -> Iterator[tuple[int, Image.Image | 
         try:
             image.seek(index)
             yield index, flatten(ImageOps.exif_transpose(image))
-        except (OSError, SyntaxError, ValueError):
+        except UNDECODABLE:
             yield index, None
 
 

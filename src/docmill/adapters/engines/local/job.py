@@ -13,7 +13,7 @@ from typing import Any
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import Box, Figure, Page
 
-from .guards import check_pixels
+from .guards import UNDECODABLE, check_pixels
 from .limits import Limits
 from .markdown import clean
 
@@ -168,7 +168,7 @@ def as_web_image(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
             out = io.BytesIO()
             image.convert("RGBA" if "A" in image.getbands() else "RGB").save(out, "PNG")
             return "png", "image/png", out.getvalue()
-    except (OSError, ValueError, SyntaxError, EOFError):
+    except UNDECODABLE:
         return None
 
 

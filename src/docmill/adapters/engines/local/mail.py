@@ -61,7 +61,7 @@ def sent(message: EmailMessage) -> str:
 
 def body_of(job: Job, message: EmailMessage) -> tuple[str, set[int]]:
     """The best form of the text, and which parts it used up."""
-    part = message.get_body(preferencelist=("html", "plain"))
+    part = best_part(message, ("html", "plain"))
     if part is None:
         return "", set()
     content = content_of(part)
@@ -79,10 +79,19 @@ def body_of(job: Job, message: EmailMessage) -> tuple[str, set[int]]:
         used.add(id(inner))
         return image_link(name, found[1])
 
-    plain = message.get_body(preferencelist=("plain",))
+    plain = best_part(message, ("plain",))
     if plain is not None:
         used.add(id(plain))
     return tidy(CID_IMAGE.sub(keep, markdown)), used
+
+
+def best_part(message: EmailMessage, wanted: tuple[str, ...]) -> MIMEPart | None:
+    """Python's own search trips over parts that say they hold parts and hold none."""
+    try:
+        return message.get_body(preferencelist=wanted)
+    except (AttributeError, TypeError, ValueError, LookupError):
+        texts = {part.get_content_subtype(): part for part in message.walk() if part.get_content_maintype() == "text"}
+        return next((texts[kind] for kind in wanted if kind in texts), None)
 
 
 def content_of(part: MIMEPart) -> str:
