@@ -123,6 +123,8 @@ class Child:
         """Give the order and listen. When this raises anything but an error that a living child reported,
         the child has ended."""
         self.documents += 1
+        for _ in range(3):  # what the document before said may still be on its way to us
+            await asyncio.sleep(0)
         self._stderr.clear()
         oom_kills = count_oom_kills()
         watching = asyncio.create_task(self._watch())
