@@ -17,6 +17,8 @@ from support.serving import Etl, Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
+pytestmark = pytest.mark.timeout(1200)  # whoever comes first may have to install the server
+
 
 @pytest.fixture(scope="module")
 def etl(mineru_server: MinerUServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etl]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from reportlab.pdfgen import canvas
 
 from docmill.cli import main
 from support.docling_peer import KEY as DOCLING_KEY
@@ -55,6 +57,7 @@ def test_a_task_goes_there_and_comes_back(house: House, engine: str) -> None:
 
     assert engine == task["metadata"]["engine"]
     assert 2 == task["metadata"]["pages_total"]
+    assert task["metadata"]["provider_task_id"]
     document = house.etl.http.get(f"/api/v1/documents/{task['metadata']['document_id']}").json()
     (image,) = [asset for asset in document["assets"] if asset["media_type"].startswith("image/")]
     assert pytest.approx([0.1, 0.2, 0.5, 0.6], abs=0.001) == image["bbox"]
@@ -116,6 +119,42 @@ def test_a_long_document_comes_back_whole_and_moves_its_progress(house: House, t
     content = task["result"]["long"]["content"]
     places = [content.index(f"P{number:05d} of") for number in range(1, 601)]
     assert places == sorted(places)
+
+
+def test_auto_keeps_a_good_local_result_and_sends_a_poor_one_on(house: House) -> None:
+    good = house.etl.done("report.en.pdf", REPORT, engine="auto")
+    assert "local" == good["metadata"]["engine"]
+
+    poor = house.etl.done("drawing.pdf", drawing(), engine="auto")
+    assert "three" == poor["metadata"]["engine"]
+    assert "A teal box." in str(poor["result"])
+    (said,) = [event["data"] for event in house.etl.events(poor["task_id"]) if "routed" in event["data"]]
+    assert ["local", "three"] == said["routed"]
+
+
+def drawing() -> bytes:
+    """Pages with lines and no letters."""
+    buffer = io.BytesIO()
+    pdf = canvas.Canvas(buffer, pagesize=(200, 200))
+    for _ in range(3):
+        pdf.line(10, 10, 190, 190)
+        pdf.showPage()
+    pdf.save()
+    return buffer.getvalue()
+
+
+@pytest.mark.slow
+def test_pages_that_stay_lost_are_named(house: House, tmp_path: Path) -> None:
+    house.cloud.fail_batch_with = {"P00126": 9}
+    pdf = numbered_pdf(tmp_path / "long.pdf", 250).read_bytes()
+
+    task = house.etl.wait(house.etl.submit("lost.pdf", pdf, engine="cloud"), seconds=120)
+
+    assert "completed" == task["status"], task
+    assert list(range(125, 250)) == task["metadata"]["damaged_pages"]
+    (said,) = [event["data"] for event in house.etl.events(task["task_id"]) if "missing_pages" in event["data"]]
+    assert (126, 250, 2) == (said["missing_pages"][0], said["missing_pages"][-1], said["slices"])
+    house.cloud.fail_batch_with = {}
 
 
 def test_doctor_names_them_and_says_what_is_missing(house: House, tmp_path: Path) -> None:

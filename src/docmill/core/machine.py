@@ -112,6 +112,7 @@ class StageResult:
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
+    provider_task_id: str | None = None
     facts: dict[str, Any] | None = None
 
 
@@ -216,6 +217,7 @@ def on_success(
         document_id=result.document_id or task.document_id,
         twin_path=result.twin_path or task.twin_path,
         mounted_path=result.mounted_path or task.mounted_path,
+        provider_task_id=result.provider_task_id or task.provider_task_id,
         errors=0,
         crashes=0,
     )

@@ -23,6 +23,8 @@ from docmill.work.stages.step import Step
 
 PUTS_AT_ONCE = 8
 MOST_DAMAGE_TOLD = 100
+TOLD = ("provider", "routed", "slices", "missing_pages")
+"""What an engine says that belongs into the task's log."""
 
 
 async def run(ports: Ports, step: Step) -> StageResult | Deferred:
@@ -121,7 +123,9 @@ def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_h
         cache_hit=cache_hit,
         pages=len(parsed.pages),
         damaged_pages=parsed.damaged_pages,
-        facts={
+        provider_task_id=parsed.facts.get("provider_task_id"),
+        facts={name: parsed.facts[name] for name in TOLD if name in parsed.facts}
+        | {
             "engine": parsed.engine,
             "pages": len(parsed.pages),
             "figures": len(parsed.figures),

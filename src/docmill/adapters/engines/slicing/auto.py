@@ -62,11 +62,18 @@ class AutoEngine:
         ]
 
     async def _best(self, work: Work, report: PageReport, plan: Route) -> Parsed:
-        """The first good result; if none is good, the best of them; if there is none, the first error."""
+        """The first good result; if none is good, the best of them; if there is none, the first error.
+
+        One provider's word is enough: pages that are really empty shall not be paid for twice.
+        """
         results: list[tuple[float, Path, Parsed]] = []
         errors: list[DocmillError] = []
+        tried: list[str] = []
         for name in plan.engines:
-            folder = work.folder / f"by-{len(results) + len(errors)}"
+            if name != "local" and any(parsed.engine != "local" for _, _, parsed in results):
+                continue
+            tried.append(name)
+            folder = work.folder / f"by-{len(tried)}"
             (folder / "assets").mkdir(parents=True)
             try:
                 parsed = await self._run(name, replace(work, folder=folder), report)
@@ -84,7 +91,6 @@ class AutoEngine:
         _, folder, parsed = min(results, key=lambda one: one[0])
         shutil.rmtree(work.folder / "assets", ignore_errors=True)
         (folder / "assets").rename(work.folder / "assets")
-        tried = [*plan.engines[: len(results) + len(errors)]]
         return replace(parsed, facts={**parsed.facts, "routed": tried})
 
     async def _run(self, name: str, work: Work, report: PageReport) -> Parsed:
