@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -32,11 +33,18 @@ def long_pdf(pages: int) -> bytes:
     buffer = io.BytesIO()
     pdf = canvas.Canvas(buffer, pagesize=A4)
     for number in range(1, pages + 1):
-        for line in range(20):
+        for line in range(12):
             pdf.drawString(60, 780 - line * 16, f"Page {number}, line {line}: the quick brown fox jumps over the dog.")
         pdf.showPage()
     pdf.save()
     return buffer.getvalue()
+
+
+def done(etl: Etl, name: str) -> dict[str, Any]:
+    """The server loads its libraries with the first document, and on a busy machine that takes a while."""
+    task = etl.wait(etl.submit(name, (SAMPLES / name).read_bytes(), engine="mineru"), seconds=300)
+    assert "completed" == task["status"], task
+    return task
 
 
 def jobs_of(server: MinerUServer) -> list[dict[str, str]]:
@@ -46,7 +54,7 @@ def jobs_of(server: MinerUServer) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_a_report_comes_back_with_its_image_table_and_boxes(etl: Etl) -> None:
-    task = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes(), engine="mineru")
+    task = done(etl, "report.en.pdf")
 
     assert ("mineru", 2) == (task["metadata"]["engine"], task["metadata"]["pages_total"])
     content = task["result"]["report.en"]["content"]
@@ -71,7 +79,7 @@ def test_a_report_comes_back_with_its_image_table_and_boxes(etl: Etl) -> None:
     [("rechnung.de.pdf", "Rechnung"), ("notes.docx", "notes"), ("rotated.en.pdf", "")],
 )
 def test_other_samples_come_back_too(etl: Etl, name: str, words: str) -> None:
-    task = etl.done(name, (SAMPLES / name).read_bytes(), engine="mineru")
+    task = done(etl, name)
 
     text = str(task["result"])
     assert words.lower() in text.lower()
@@ -87,7 +95,7 @@ def test_what_it_does_not_read_is_a_clear_error(etl: Etl) -> None:
 @pytest.mark.slow
 def test_a_cancelled_task_is_cancelled_there_too(etl: Etl, mineru_server: MinerUServer) -> None:
     before = {job["job_id"] for job in jobs_of(mineru_server)}
-    task_id = etl.submit("long.pdf", long_pdf(40), engine="mineru")
+    task_id = etl.submit("long.pdf", long_pdf(30), engine="mineru")
 
     def new_jobs() -> list[dict[str, str]]:
         return [job for job in jobs_of(mineru_server) if job["job_id"] not in before]
@@ -110,7 +118,7 @@ def test_a_cancelled_task_is_cancelled_there_too(etl: Etl, mineru_server: MinerU
 
 @pytest.mark.slow
 def test_its_restart_in_mid_job_ends_in_a_clean_retry(etl: Etl, mineru_server: MinerUServer) -> None:
-    task_id = etl.submit("other.pdf", long_pdf(41), engine="mineru")
+    task_id = etl.submit("other.pdf", long_pdf(25), engine="mineru")
     for _ in range(200):
         if any(job["status"] == "running" for job in jobs_of(mineru_server)):
             break
@@ -119,10 +127,10 @@ def test_its_restart_in_mid_job_ends_in_a_clean_retry(etl: Etl, mineru_server: M
     mineru_server.kill()
     mineru_server.start()
 
-    task = etl.wait(task_id, seconds=120)
+    task = etl.wait(task_id, seconds=300)
     assert "completed" == task["status"], task
-    assert 41 == task["metadata"]["pages_total"]
+    assert 25 == task["metadata"]["pages_total"]
     assert 1 < task["metadata"]["attempt"]
     kinds = [event["kind"] for event in etl.events(task_id)]
     assert 1 == kinds.count("completed")
-    assert "Page 41, line 19" in str(task["result"])
+    assert "Page 25, line 11" in str(task["result"])
