@@ -284,6 +284,14 @@ class Ledger(Protocol):
         """Running attempts of this worker; without one, all: for the one process that knows it is alone."""
         ...
 
+    async def leavings(self, *, older_ms: int, limit: int) -> list[tuple[Task, UUID]]:
+        """Attempts that came to nothing, longer ago than *older_ms*, and whose objects nobody has collected yet."""
+        ...
+
+    async def collected(self, attempt_id: UUID) -> None:
+        """Nothing of it is left in the store."""
+        ...
+
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
         """Markdown key and parsed key of an equal parse."""
         ...
@@ -613,6 +621,8 @@ class Limits:
     beat_s: float = 5.0
     sweep_s: float = 2.0
     table_bytes: int = 16 * 1024**2
+    leavings_ms: int = 24 * 3600 * 1000
+    """How long the objects of an attempt that came to nothing are kept: longer than any worker may still write."""
 
 
 @dataclass(frozen=True, slots=True)

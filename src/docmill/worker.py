@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from uuid import UUID
 
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 AFTER_FAULT_S = 1.0
 SETTLE_S = 0.05
+COLLECT_EVERY_S = 60.0
 
 
 class Worker:
@@ -134,9 +136,13 @@ class Worker:
                 await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
 
     async def _sweep(self) -> None:
+        collected = 0.0
         while True:
             try:
                 await sweep.sweep(self._ports)
+                if time.monotonic() - collected > COLLECT_EVERY_S:
+                    await sweep.collect(self._ports)
+                    collected = time.monotonic()
             except DocmillError as error:
                 log.warning("sweep_failed", code=error.code)
             except Exception:

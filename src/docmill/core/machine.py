@@ -59,6 +59,8 @@ class Opening:
     number: int
     stage: Stage
     owner: str | None = None
+    lease_ms: int | None = None
+    """For how long it is the owner's, until the first heartbeat."""
     delay_ms: int = 0
 
 
@@ -105,6 +107,8 @@ class StageResult:
 
     artifacts: Artifacts | None = None
     source_sha256: str | None = None
+    reuse_as: str | None = None
+    """The fingerprint under which others may reuse this parse, once it is committed."""
     engine: str | None = None
     cache_hit: bool | None = None
     pages: int | None = None
@@ -195,11 +199,18 @@ def on_progress(task: Task, attempt: Attempt, *, done: int, total: int | None) -
 
 
 def on_success(
-    task: Task, attempt: Attempt, result: StageResult, *, next_id: UUID, keep_for: str | None = None
+    task: Task,
+    attempt: Attempt,
+    result: StageResult,
+    *,
+    next_id: UUID,
+    keep_for: str | None = None,
+    lease_ms: int = 15_000,
 ) -> Change:
     """A stage is done: the next one is opened, or the task is completed.
 
-    *keep_for* names the worker that goes on with the next stage itself, without another round through the queue.
+    *keep_for* names the worker that goes on with the next stage itself, without another round through the queue; it
+    has a lease from the start, for it may die before its first heartbeat.
     """
     if attempt.state is State.SUCCEEDED:
         return Change(Verdict.DUPLICATE, task)
@@ -236,7 +247,7 @@ def on_success(
         Verdict.APPLIED,
         replace(task, stage=following, progress=max(task.progress, low), attempt_id=next_id),
         ends=((attempt.id, State.SUCCEEDED),),
-        opens=Opening(next_id, attempt.number, following, owner=keep_for),
+        opens=Opening(next_id, attempt.number, following, owner=keep_for, lease_ms=lease_ms if keep_for else None),
         events=(ended,),
     )
 

@@ -39,7 +39,7 @@ from docmill.dialects.body import Body
 from docmill.dialects.dispatcher import Dispatcher
 from docmill.dialects.secretary import Secretary
 from docmill.dialects.spill import Spill
-from docmill.http.errors import answer, unexpected
+from docmill.http.errors import answer, retry_after, unexpected
 from docmill.http.limits import Drain
 from docmill.http.metrics import Metrics
 from docmill.http.patience import Patience
@@ -397,8 +397,7 @@ class CallbackDoor:
         if own is None:
             await answer(scope, error, HEADERS)(scope, receive, send)
             return error.status
-        more = {"Retry-After": str(error.facts["retry_after"])} if "retry_after" in error.facts else {}
-        await Json(own, status_code=error.status, headers=HEADERS | more)(scope, receive, send)
+        await Json(own, status_code=error.status, headers=HEADERS | retry_after(error))(scope, receive, send)
         return error.status
 
 

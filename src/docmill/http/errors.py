@@ -116,10 +116,15 @@ def validation(errors: Iterable[Any]) -> Invalid:
     return Invalid("request_invalid", why=f"{where}: {first['message']}"[:500], errors=found)
 
 
+def retry_after(error: DocmillError) -> dict[str, str]:
+    """When to come again, if that helps."""
+    if error.status not in RETRY_AFTER:
+        return {}
+    return {"Retry-After": str(error.facts.get("retry_after", RETRY_AFTER[error.status]))}
+
+
 def _headers(error: DocmillError) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    if error.status in RETRY_AFTER:
-        headers["Retry-After"] = str(error.facts.get("retry_after", RETRY_AFTER[error.status]))
+    headers = retry_after(error)
     if isinstance(error, Unauthorized):
         reason = ', error="invalid_token"' if error.code == "credential_invalid" else ""
         headers["WWW-Authenticate"] = f'Bearer realm="docmill"{reason}'

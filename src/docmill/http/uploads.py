@@ -191,7 +191,7 @@ async def _submit_one(
     try:
         task, is_new = await intake.submit(ports, who, wanted, once=once)
     except DocmillError as error:
-        if error.status < 500 and not file.is_late:
+        if not file.is_late:
             raise
         # Some files have become tasks already: say what happened to this one, and go on.
         return {**_item(None, error.message), "filename": file.filename, "s3_key": file.stored.key}, True

@@ -23,9 +23,9 @@ from docmill.core.task import Attempt, Task
 from docmill.ports import Ports
 from docmill.work.objects import objects
 from docmill.work.receive import receive
-from docmill.work.stages.dispatch import result_key, result_prefix
+from docmill.work.stages.dispatch import result_key
 from docmill.work.stages.parse import keep, scratch
-from docmill.work.stages.step import Step
+from docmill.work.stages.step import Step, result_prefix
 
 MAX_RESULT_BYTES = 1024**3
 MAX_TEXT_BYTES = 256 * 1024**2

@@ -69,6 +69,10 @@ class Heart:
             except DocmillError as error:
                 log.warning("heartbeat_failed", code=error.code)
                 continue
+            except Exception:
+                # Whatever it was: a heart that stops costs every lease that it holds.
+                log.exception("heart_fault")
+                continue
             for attempt_id in ids:
                 if attempt_id not in alive:
                     with self._guard:

@@ -31,7 +31,7 @@ async def receive(
     def judge(task: Task, attempt: Attempt | None) -> Change:
         if attempt is None:
             return Change(Verdict.SUPERSEDED, task)
-        change = _judge(task, attempt, report, next_id, keep_for)
+        change = _judge(task, attempt, report, next_id, keep_for, ports.limits.lease_ms)
         return change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change)
 
     change = await ports.ledger.decide(task_id, judge, attempt_id=attempt_id)
@@ -39,7 +39,7 @@ async def receive(
     return change
 
 
-def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None) -> Change:
+def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None, lease_ms: int) -> Change:
     match report:
         case Pages(done, total):
             return machine.on_progress(task, attempt, done=done, total=total)
@@ -48,7 +48,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
                 task, attempt, percent=percent, phase=phase, message=message, process_id=process_id
             )
         case Succeeded(result):
-            return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for)
+            return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for, lease_ms=lease_ms)
         case Failed(fault, retryable, crashed, tries, details):
             return machine.on_failure(
                 task,

@@ -13,7 +13,7 @@ import structlog
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
 from docmill.core.machine import MAX_ABSENCES, MAX_ERRORS, WIRE_STAGE, StageResult, Verdict
 from docmill.core.reports import Failed, Pages, Succeeded
-from docmill.core.task import Attempt, Fault, Stage, Task
+from docmill.core.task import Artifacts, Attempt, Fault, Stage, Task
 from docmill.ports import Deferred, Ports
 from docmill.work.places import Place
 from docmill.work.receive import receive
@@ -74,9 +74,26 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
         return None
     keep_for = worker if await place.goes_on() else None
     change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=keep_for)
-    if change.verdict is not Verdict.APPLIED or change.opens is None or keep_for is None:
+    if change.verdict is not Verdict.APPLIED:
+        # Somebody else has the task by now, or nobody wants it any more: what we made is dropped.
+        log.info("report_refused", task=task.id, attempt=attempt.number, verdict=change.verdict)
+        return None
+    if outcome.reuse_as:
+        await _let_others_reuse(ports, task, outcome)
+    if change.opens is None or keep_for is None:
         return None
     return change.opens.id
+
+
+async def _let_others_reuse(ports: Ports, task: Task, outcome: StageResult) -> None:
+    """Only what was committed: the artifacts of an attempt that was dropped are not kept for ever."""
+    kept = outcome.artifacts or Artifacts()
+    try:
+        await ports.ledger.keep_parse(
+            task.tenant, outcome.reuse_as or "", task.id, kept.markdown_key or "", kept.parsed_key or ""
+        )
+    except DocmillError as error:
+        log.info("parse_not_kept", task=task.id, code=error.code)
 
 
 async def _fail(ports: Ports, task: Task, attempt: Attempt, error: DocmillError, stage: str) -> None:

@@ -15,7 +15,9 @@ from docmill.core.errors import DocmillError, StageFailed
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Fault, Task
 from docmill.ports import Ports
+from docmill.work.objects import objects
 from docmill.work.receive import ring
+from docmill.work.stages.step import leavings_of
 from docmill.work.turns import line_up
 
 log = structlog.get_logger(__name__)
@@ -26,15 +28,54 @@ STALE_EXTRA_MS = 30_000
 
 async def sweep(ports: Ports) -> int:
     """One round; how many attempts were recovered or rung again."""
-    mended = 0
-    for attempt, lapsed_ms in await ports.ledger.lapsed(limit=PAGE):
-        try:
-            mended += await _recover(ports, attempt, lapsed_ms)
-        except DocmillError as error:
-            log.warning("sweep_failed", task=attempt.task_id, code=error.code)
+    mended = await _recover_lapsed(ports)
     due = await ports.ledger.due(limit=PAGE)
     await asyncio.gather(*(line_up(ports, task, waiting.id, waiting.stage) for task, waiting in due))
     return mended + len(due)
+
+
+async def _recover_lapsed(ports: Ports) -> int:
+    """Page by page, as long as that helps: who was recovered is not on the next page."""
+    mended = 0
+    while page := await ports.ledger.lapsed(limit=PAGE):
+        recovered = 0
+        for attempt, lapsed_ms in page:
+            try:
+                recovered += await _recover(ports, attempt, lapsed_ms)
+            except DocmillError as error:
+                log.warning("sweep_failed", task=attempt.task_id, code=error.code)
+            except Exception as error:
+                # A row that nobody can read must not keep the others waiting.
+                log.error("sweep_failed", task=attempt.task_id, why=f"{type(error).__name__}: {error}"[:200])
+        mended += recovered
+        if not recovered or len(page) < PAGE:
+            break
+    return mended
+
+
+async def collect(ports: Ports) -> int:
+    """Remove what attempts left in the store that came to nothing; how many objects.
+
+    No pointer leads there: a task points only to what an attempt made that succeeded, and others reuse only that. It is
+    old enough that nobody writes there any more. Two collectors at once do the same work twice, and no harm.
+    """
+    removed = 0
+    for task, attempt_id in await ports.ledger.leavings(older_ms=ports.limits.leavings_ms, limit=PAGE):
+        try:
+            removed += await _remove(ports, task, attempt_id)
+            await ports.ledger.collected(attempt_id)
+        except (DocmillError, OSError) as error:
+            log.warning("collect_failed", task=task.id, attempt=str(attempt_id), why=type(error).__name__)
+    return removed
+
+
+async def _remove(ports: Ports, task: Task, attempt_id: UUID) -> int:
+    removed = 0
+    prefix = objects(ports, task.tenant).prefix
+    for folder in leavings_of(task, attempt_id):
+        for key in [key async for key, _, _ in ports.store.list(prefix + folder)]:
+            removed += await ports.store.delete(key)
+    return removed
 
 
 async def free_all(ports: Ports) -> int:
@@ -59,7 +100,7 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
     stale_ms = ports.limits.task_timeout_s * 1000 + STALE_EXTRA_MS
 
     def rule(task: Task, current: Attempt | None) -> Change:
-        if current is None or current.lease_ms != attempt.lease_ms:
+        if current is None or (current.lease_ms, current.deadline_ms) != (attempt.lease_ms, attempt.deadline_ms):
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
         if current.is_out:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from uuid import UUID
+
+import structlog
 
 from docmill.adapters.sql import progress
 from docmill.adapters.sql.database import Database
@@ -29,6 +31,8 @@ from docmill.core.face import face_of
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
 from docmill.ports import Delivery, Faces, Filter, Heard, Listing, NewTask, Once, Transition
+
+log = structlog.get_logger(__name__)
 
 INSERT_TASK = Statement(
     """
@@ -165,6 +169,16 @@ HELD = Statement(
       AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner) LIMIT :limit
     """
 )
+LEAVINGS = Statement(
+    f"""
+    SELECT {", ".join("t." + name.strip() for name in TASK_COLUMNS.split(","))}, a.id
+    FROM attempts a JOIN tasks t ON t.id = a.task_id
+    WHERE a.collected_ms IS NULL AND a.state IN ('dropped', 'failed', 'given_back')
+      AND a.ended_ms < {{now}} - CAST(:older_ms AS BIGINT)
+    ORDER BY a.ended_ms LIMIT :limit
+    """
+)
+COLLECTED = Statement("UPDATE attempts SET collected_ms = {now} WHERE id = :id")
 ONCE = Statement(
     "SELECT fingerprint, task_id FROM idempotency WHERE tenant = :tenant AND owner = :owner AND key = :key"
 )
@@ -249,6 +263,13 @@ class SqlLedger:
 
     async def held(self, *, limit: int, owner: str | None = None) -> list[Attempt]:
         return await self._database.glance(_attempts(HELD, limit=limit, owner=owner))
+
+    async def leavings(self, *, older_ms: int, limit: int) -> list[tuple[Task, UUID]]:
+        rows = await self._database.glance(_rows(LEAVINGS, older_ms=older_ms, limit=limit))
+        return [(task, UUID(row[-1])) for task, row in _readable(rows)]
+
+    async def collected(self, attempt_id: UUID) -> None:
+        await self._database.write(_rows(COLLECTED, id=str(attempt_id)))
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
         rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint), tenant=tenant)
@@ -420,15 +441,11 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
             priority=old.wishes.priority,
             owner=opening.owner,
             delay_ms=opening.delay_ms,
-            lease_ms=KEPT_LEASE_MS if opening.owner else None,
+            lease_ms=opening.lease_ms,
         )
     yield from _recount(old, new)
     yield from _log(old, change.events)
     return replace(change, task=new)
-
-
-KEPT_LEASE_MS = 15_000
-"""Of an attempt that its worker goes on with: until the next heartbeat sets the real one."""
 
 
 def _recount(old: Task, new: Task) -> Op[None]:
@@ -567,4 +584,13 @@ def _attempts(statement: Statement, **params: object) -> Op[list[Attempt]]:
 
 def _due(limit: int) -> Op[list[tuple[Task, Attempt]]]:
     rows = yield DUE(limit=limit)
-    return [(task_of(row), attempt_of(row[TASK_WIDTH:])) for row in rows]
+    return [(task, attempt_of(row[TASK_WIDTH:])) for task, row in _readable(rows)]
+
+
+def _readable(rows: Sequence[Row]) -> Iterator[tuple[Task, Row]]:
+    """A row that nobody can read must not keep the others waiting."""
+    for row in rows:
+        try:
+            yield task_of(row), row
+        except (ValueError, KeyError):
+            log.error("row_unreadable", task=row[0])

@@ -16,15 +16,10 @@ from docmill.core.tokens import digest, new_token
 from docmill.ports import Deferred, Dispatch, ExternalWorker, Links, Ports, Stored
 from docmill.work.objects import objects
 from docmill.work.receive import receive, ring
-from docmill.work.stages.step import Step
+from docmill.work.stages.step import Step, brief_key, result_prefix
 
 CALLBACKS = {"secretary": "/api/external/jobs/{job}", "dispatcher": "/api/v1/tasks/{job}/callback/"}
 LINK_SLACK_S = 3600.0
-
-
-def result_prefix(job_id: UUID) -> str:
-    """Where a job's worker may leave its result."""
-    return f"results/{job_id}/"
 
 
 def result_key(job_id: UUID) -> str:
@@ -86,7 +81,7 @@ async def _write_brief(ports: Ports, step: Step, worker: ExternalWorker, stored:
             "upload_url": links.upload(tenant, result_key(job), seconds=seconds),
         },
     }
-    key = f"briefs/{job}.json"
+    key = brief_key(job)
     await objects(ports, tenant).put_bytes(key, msgspec.json.encode(brief))
     return key
 

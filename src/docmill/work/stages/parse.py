@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -56,10 +57,7 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
             return parsed
         await step.parsed()
         artifacts = await keep(ports, step, parsed, folder)
-    await ports.ledger.keep_parse(
-        step.task.tenant, mark, step.task.id, artifacts.markdown_key or "", artifacts.parsed_key or ""
-    )
-    return _result(parsed, artifacts, stored.sha256, cache_hit=False)
+    return replace(_result(parsed, artifacts, stored.sha256, cache_hit=False), reuse_as=mark)
 
 
 async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifacts:

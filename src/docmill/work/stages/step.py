@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from uuid import UUID
 
 from docmill.core.access import Owner
 from docmill.core.errors import DocmillError
@@ -31,6 +32,21 @@ class Step:
         """The key of an artifact of this attempt: its own folder, so that attempts never overwrite each other."""
         task = self.task
         return artifact_key(task.owner, task.project_id, task.id, self.attempt.id.hex[:12], name)
+
+
+def leavings_of(task: Task, attempt_id: UUID) -> tuple[str, ...]:
+    """Below what one attempt alone may have left something: its artifacts, and what went to and from its worker."""
+    artifacts = artifact_key(task.owner, task.project_id, task.id, attempt_id.hex[:12], "x").removesuffix("x")
+    return artifacts, result_prefix(attempt_id), brief_key(attempt_id)
+
+
+def result_prefix(job_id: UUID) -> str:
+    """Where a job's worker may leave its result."""
+    return f"results/{job_id}/"
+
+
+def brief_key(job_id: UUID) -> str:
+    return f"briefs/{job_id}.json"
 
 
 class AtStage(Exception):

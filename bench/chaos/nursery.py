@@ -1,0 +1,142 @@
+"""Starts `docmill` processes by forking one that has imported it already.
+
+What is killed is a real process all the same: it runs the command from its first line, with connections, threads and
+children of its own. But a start costs milliseconds instead of seconds of importing, so that a machine with two cores
+can be at work between two kills.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+REAPED_S = 5.0
+
+
+class Forked:
+    """One process of the nursery. It is held by a descriptor: no signal can reach another that took over its pid."""
+
+    def __init__(self, pid: int, exits: Path) -> None:
+        self.pid = pid
+        self._exits = exits
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        return None if not self._has_ended(0) else self._code()
+
+    def wait(self, seconds: float | None = None) -> int:
+        if not self._has_ended(seconds):
+            raise subprocess.TimeoutExpired("docmill", seconds or 0)
+        return self._code()
+
+    def send_signal(self, number: int) -> None:
+        signal.pidfd_send_signal(self._handle, number)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.send_signal(signal.SIGKILL)
+
+    def _has_ended(self, seconds: float | None) -> bool:
+        poller = select.poll()
+        poller.register(self._handle, select.POLLIN)
+        return bool(poller.poll(None if seconds is None else seconds * 1000))
+
+    def _code(self) -> int:
+        ends = time.monotonic() + REAPED_S
+        while time.monotonic() < ends:
+            with suppress(FileNotFoundError):
+                return int((self._exits / str(self.pid)).read_text() or "0")
+            time.sleep(0.01)
+        return -1
+
+
+class Nursery:
+    def __init__(self, folder: Path) -> None:
+        self._exits = folder / "exits"
+        self._exits.mkdir()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.chaos.nursery", str(self._exits)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def fork(self, command: list[str], environment: Mapping[str, str], log: Path) -> Forked:
+        assert self._process.stdin
+        assert self._process.stdout
+        order = {"command": command, "environment": dict(environment), "log": str(log)}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return Forked(int(self._process.stdout.readline()), self._exits)
+
+    def close(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+def main(exits: Path) -> None:
+    import gc
+
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(exits))
+    for line in sys.stdin:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become(order)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+def _reap(exits: Path) -> None:
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            fresh = exits / f"{pid}.new"
+            fresh.write_text(str(os.waitstatus_to_exitcode(status)))
+            fresh.rename(exits / str(pid))
+
+
+def _become(order: dict[str, object]) -> None:
+    import random
+
+    from docmill.cli import main as docmill
+
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        os.environ.update(order["environment"])  # type: ignore[call-overload]
+        out = os.open(str(order["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (out, 1), (out, 2)):
+            os.dup2(source, target)
+        random.seed()
+        sys.argv = ["docmill", *order["command"]]  # type: ignore[misc]
+        docmill()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

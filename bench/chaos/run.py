@@ -1,0 +1,142 @@
+"""One run: a quiet phase for comparison, a storm, the calm after it, and the count."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.chaos.audit import FAULTS, Findings, audit, wait_until_drained
+from bench.chaos.deployments import Deployment, Distributed, Embedded, Pace
+from bench.chaos.faults import WEIGHTS, Storm
+from bench.chaos.load import Document, Load, documents
+
+MODES: dict[str, type[Deployment]] = {"embedded": Embedded, "distributed": Distributed}
+STUCK_S = 180.0
+"""A task that is not finished that long after the last fault is stuck."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    mode: str
+    seed: int
+    tasks: int = 1000
+    kills: int = 200
+    quiet_tasks: int = 60
+    clients: int = 8
+    kinds: tuple[str, ...] = tuple(WEIGHTS)
+    pace: Pace = field(default_factory=Pace)
+    pause_s: tuple[float, float] = (0.5, 2.0)
+    away_s: tuple[float, float] = (0.0, 5.0)
+
+
+@dataclass
+class Report:
+    plan: Plan
+    findings: Findings
+    accepted: int
+    faults: Counter[str]
+    kills: int
+    answers: Counter[str]
+    drain_s: float
+    quiet_per_s: float
+    storm_per_s: float
+    logged: Counter[str]
+    exits: dict[str, int | None]
+    unfinished_clients: int
+
+    @property
+    def limit_s(self) -> float:
+        return self.plan.pace.lease_s + self.plan.pace.sweep_s + 2
+
+    def recovery(self, share: float) -> float:
+        found = self.findings.recovery_s
+        return found[min(len(found) - 1, int(len(found) * share))] if found else 0.0
+
+    @property
+    def is_good(self) -> bool:
+        bad = any(name.startswith(("bad", "no Retry-After")) for name in self.answers)
+        late = self.recovery(0.95) > self.limit_s
+        return self.findings.is_clean and not bad and not late and not self.unfinished_clients
+
+    def lines(self) -> list[str]:
+        plan, pace = self.plan, self.plan.pace
+        counted = "  ".join(f"{fault} {self.findings.counts[fault]}" for fault in FAULTS)
+        faults = ", ".join(f"{kind} {number}" for kind, number in sorted(self.faults.items()))
+        fenced = self.logged["attempt_dropped"] + self.logged["report_refused"]
+        return [
+            f"{plan.mode}, seed {plan.seed}: lease {pace.lease_s}, heartbeat {pace.heartbeat_s}, sweep {pace.sweep_s}",
+            f"  accepted {self.accepted}, kills {self.kills} ({faults})",
+            f"  {counted}",
+            f"  recovery p50 {self.recovery(0.5):.2f} s, p95 {self.recovery(0.95):.2f} s, max {self.recovery(1):.2f} s",
+            f"  of {len(self.findings.recovery_s)} (p95 limit {self.limit_s:.1f} s); drained in {self.drain_s:.1f} s",
+            f"  fenced {fenced}; tasks/s {self.storm_per_s:.1f} in the storm, {self.quiet_per_s:.1f} without",
+            f"  answers {dict(self.answers.most_common(8))}",
+            f"  in the logs {dict(self.logged)}; exit codes {self.exits}",
+            *(f"  {example}" for example in self.findings.examples),
+        ]
+
+
+def run(plan: Plan, keep: Path | None = None) -> Report:
+    folder = Path(tempfile.mkdtemp(prefix=f"docmill-chaos-{plan.mode}-"))
+    place = MODES[plan.mode](folder, plan.pace)
+    exits: dict[str, int | None] = {}
+    try:
+        place.open()
+        return _run(plan, place, exits)
+    finally:
+        if not exits:
+            exits.update(place.close())
+        if keep:
+            shutil.copytree(folder, keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("objects"))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(plan: Plan, place: Deployment, exits: dict[str, int | None]) -> Report:
+    made = documents(random.Random(plan.seed), plan.tasks + plan.quiet_tasks)
+    load = Load(place.urls, plan.seed)
+    quiet_per_s = _quiet(plan, place, load, made[: plan.quiet_tasks])
+    began = time.monotonic()
+    # The clients come as fast as they may, but not so fast that they are done long before the storm.
+    threads = load.start(made[plan.quiet_tasks :], plan.clients, plan.tasks / (plan.kills * sum(plan.pause_s) / 2))
+    storm = Storm(place, plan.seed, plan.kinds, plan.pause_s, plan.away_s)
+    # Until there were enough kills, and as long as there is work: nobody is killed only to have been killed.
+    storm.rage(lambda storm: storm.kills < plan.kills or any(thread.is_alive() for thread in threads))
+    storm.calm()
+    calm = time.monotonic()
+    for thread in threads:
+        thread.join(max(1.0, STUCK_S - (time.monotonic() - calm)))
+    load.stop = True
+    wait_until_drained(place, max(1.0, STUCK_S - (time.monotonic() - calm)))
+    ended = time.monotonic()
+    findings = audit(place, load, storm.outages)
+    logged = place.supervisor.counted()
+    exits.update(place.close())
+    return Report(
+        plan,
+        findings,
+        len(load.accepted),
+        storm.done,
+        storm.kills,
+        load.answers,
+        ended - calm,
+        quiet_per_s,
+        plan.tasks / (ended - began),
+        logged,
+        exits,
+        sum(thread.is_alive() for thread in threads),
+    )
+
+
+def _quiet(plan: Plan, place: Deployment, load: Load, made: list[Document]) -> float:
+    if not made:
+        return 0.0
+    began = time.monotonic()
+    for thread in load.start(made, plan.clients):
+        thread.join()
+    wait_until_drained(place, STUCK_S)
+    return len(made) / (time.monotonic() - began)
