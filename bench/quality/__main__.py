@@ -75,7 +75,7 @@ def main() -> int:
     if not given.corpus.is_dir():
         print(f"There is no corpus at {given.corpus}. Name it with --corpus or DOCMILL_CORPUS.")
         return 2
-    missing = [engine for engine in given.engine if runs.python_of(engine) is None]
+    missing = [engine for engine in given.engine if not runs.starts(engine)]
     rows: list[dict[str, Any]] = []
     for name in given.set:
         items = sets.items(given.corpus, name, given.limit)
@@ -90,7 +90,7 @@ def main() -> int:
         for kind, found in row.get("kinds", {}).items():
             print(f"  scans {row['engine']} {kind}: {found['cer']:.2%} ({found['cer_any_order']:.2%} in any order)")
     if missing:
-        print(f"not installed (make bench-peers): {', '.join(missing)}")
+        print(f"not installed (make bench-peers), or does not start: {', '.join(missing)}")
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
     shown = [row for row in rows if row["set"] == "pdf"]

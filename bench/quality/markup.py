@@ -142,7 +142,9 @@ def read_html(text: str) -> list[Table]:
 
 def sections(markdown: str) -> list[tuple[str | None, str]]:
     """Headings with the text under them; the first has None when text comes before any heading."""
-    lines = SETEXT.sub(r"# \1", COMMENT.sub("", FRONT.sub("", markdown))).split("\n")
+    # A cell may begin with a "#" that makes no heading: tables become one line each.
+    text = HTML_TABLE.sub(lambda found: folded(found[0]), COMMENT.sub("", FRONT.sub("", markdown)))
+    lines = SETEXT.sub(r"# \1", text).split("\n")
     found: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in lines:
         match = HEADING.match(line.strip())

@@ -123,6 +123,7 @@ def peak_mb() -> float:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an engine prints must not get between our lines
+    os.chdir(tempfile.mkdtemp(dir=os.environ.get("QUALITY_TEMP")))  # engines leave files where they stand
     convert = ENGINES[sys.argv[1]]()
 
     def answer(**facts: object) -> None:

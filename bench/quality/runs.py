@@ -8,6 +8,7 @@ import queue
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,13 +57,14 @@ def python_of(engine: str) -> Path | None:
 class Peer:
     """A running engine. A document that takes too long ends it; the next one starts another."""
 
-    def __init__(self, engine: str, python: Path) -> None:
+    def __init__(self, engine: str, python: Path, temp: str) -> None:
+        self._temp = temp
         self._command = [str(python), str(PROGRAM), engine]
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
 
     def convert(self, path: Path) -> Outcome:
-        if self._process is None and (error := self._start()):
+        if self._process is None and (error := self.start()):
             return Outcome(error=error)
         process = self._process
         if process is None or process.stdin is None:
@@ -85,14 +87,14 @@ class Peer:
             self._process.communicate()
         self._process, self._rest = None, b""
 
-    def _start(self) -> str | None:
+    def start(self) -> str | None:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | threads,
+            env=os.environ | threads | {"QUALITY_TEMP": self._temp, "LOGURU_LEVEL": "ERROR"},
         )
         if self._answer(START_S) is None:
             self.stop()
@@ -112,6 +114,18 @@ class Peer:
         return answer
 
 
+def starts(engine: str) -> bool:
+    """An installed engine may still lack a library."""
+    python = python_of(engine)
+    if python is None:
+        return False
+    with tempfile.TemporaryDirectory() as temp:
+        peer = Peer(engine, python, temp)
+        error = peer.start()
+        peer.stop()
+    return error is None
+
+
 def run(engine: str, documents: list[Path], processes: int = 2) -> Run:
     """Every document once. Each process converts its first document twice and counts the second time only."""
     python = python_of(engine)
@@ -121,9 +135,10 @@ def run(engine: str, documents: list[Path], processes: int = 2) -> Run:
     for path in documents:
         waiting.put(path)
     result = Run()
+    temp = tempfile.TemporaryDirectory()
 
     def work() -> None:
-        peer = Peer(engine, python)
+        peer = Peer(engine, python, temp.name)
         warm = False
         while True:
             try:
@@ -141,4 +156,5 @@ def run(engine: str, documents: list[Path], processes: int = 2) -> Run:
         thread.start()
     for thread in threads:
         thread.join()
+    temp.cleanup()
     return result

@@ -58,3 +58,7 @@ def test_columns_read_across_cost_only_where_order_counts(scores):
 
     assert ordered > 0.4
     assert 0.0 == loose
+
+
+def test_a_cell_that_begins_with_a_hash_is_no_heading(scores):
+    assert scores.mhs("text\n<table>\n<tr><td>\n # ships\n</td></tr>\n</table>", "text") is None
