@@ -249,6 +249,25 @@ def test_html(bench: Bench, tmp_path: Path) -> None:
     assert {"image", "table"} == {figure.kind for figure in parsed.figures}
 
 
+def test_menus_and_footers_of_a_web_page_are_left_out_and_nothing_else(bench: Bench, tmp_path: Path) -> None:
+    text = f"<p>{documents.GERMAN}</p>" * 5
+    page = "<html><body><header><h1>Hafen</h1></header><nav>{nav}</nav>{text}<footer>Impressum</footer></body></html>"
+    kinds = {
+        "main": page.format(nav="Startseite", text=f"<main>{text}</main>"),
+        "nav": page.format(nav="Startseite", text=text),
+        "all": page.format(nav=text * 9, text="<main>kurz</main>"),
+    }
+    read = {}
+    for name, html in kinds.items():
+        (tmp_path / name).write_text(html)
+        read[name] = bench.parse(tmp_path / name).markdown
+
+    assert [True, True] == ["# Hafen" in read[name] for name in ("main", "nav")]
+    assert [5, 5, 45] == [markdown.count("Straßenbrücke") for markdown in read.values()]
+    assert [False, False, False] == ["Startseite" in markdown for markdown in read.values()]
+    assert [False, True, True] == ["Impressum" in markdown for markdown in read.values()]
+
+
 def test_mail(bench: Bench, tmp_path: Path) -> None:
     parsed = bench.parse(documents.eml(tmp_path / "mail.eml"))
 

@@ -20,6 +20,11 @@ META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNO
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 LANG = re.compile(r"<html[^>]+\blang\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 DEEPEST = 400
+MOST = 0.5
+"""Of a page's text. Where less would be left, the page uses its tags for something else."""
+BODY = re.compile(r"<body\b[^>]*>(.*?)(?:</body\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+TOP_HEADING = re.compile(r"<h1\b[^>]*>.*?</h1\s*>", re.IGNORECASE | re.DOTALL)
+NAVIGATION = re.compile(r"<nav\b[^>]*>.*?</nav\s*>", re.IGNORECASE | re.DOTALL)
 MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<(script|style|title)\b.*?(?:</\1\s*>|\Z)"
@@ -37,7 +42,7 @@ def read(job: Job) -> None:
     job.title = title_of(html)
     if found := LANG.search(html[:4096]):
         job.language = found[1]
-    job.add_page(0, convert(job, html, page=0))
+    job.add_page(0, convert(job, main_content(html), page=0))
     job.progress(1, 1)
 
 
@@ -58,6 +63,23 @@ def decode(data: bytes) -> str:
 def title_of(html: str) -> str | None:
     found = TITLE.search(html[:65536])
     return " ".join(unescape(found[1]).split()) if found else None
+
+
+def main_content(html: str) -> str:
+    """The page without what is around its text: menus, banners, footers. Only if the page says itself what is which."""
+    body = BODY.search(html)
+    whole = body[1] if body else html
+    for name in ("main", "article"):
+        opened, closed = re.search(rf"<{name}\b[^>]*>", whole, re.IGNORECASE), whole.lower().rfind(f"</{name}")
+        if opened is None or closed < opened.end():
+            continue
+        inside = whole[opened.end() : closed]
+        if len(bare_text(inside)) < MOST * len(bare_text(whole)):
+            continue
+        title = TOP_HEADING.search(whole, 0, opened.start())
+        return f"{title[0] if title and not TOP_HEADING.search(inside) else ''}{inside}"
+    without = NAVIGATION.sub("", whole)
+    return without if len(bare_text(without)) >= MOST * len(bare_text(whole)) else html
 
 
 def convert(job: Job, html: str, page: int) -> str:
