@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from docmill import compose, settings
 from docmill.core.machine import StageResult
+from docmill.http import logs
 from docmill.ports import Deferred, Ports
 from docmill.work import run
 from docmill.work.stages.step import Step
@@ -69,6 +70,7 @@ async def no_stage(ports: Ports, step: Step) -> StageResult | Deferred:
 
 async def work(jobs: int, *, is_idle: bool) -> None:
     """A worker whose engine does nothing; *is_idle*: no stage does anything at all."""
+    logs.configure(json=True, level="warning")
     if is_idle:
         for stage in run.STAGES:
             run.STAGES[stage] = no_stage

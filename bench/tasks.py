@@ -20,6 +20,7 @@ from docmill.core.task import Status, Wishes
 from docmill.ports import NewTask, Ports
 
 RATE, SHARE = 300.0, 0.5
+BUSY = ("pending", "mineru_parsing", "llm_processing")
 TASKS, SLICES, JOBS = 400, 5, 8
 
 
@@ -49,7 +50,7 @@ async def through_the_worker(ports: Ports) -> float:
         while waiting:
             await signals.wait(0.2)
             counts = await ports.ledger.counts()
-            if not counts.get("pending") and not counts.get("running"):
+            if not any(counts.get(status) for status in BUSY):
                 break
     seconds = time.perf_counter() - began
     done = await ports.ledger.get(last)

@@ -21,7 +21,7 @@ import pytest
 from support.services.debian import ensure
 
 ROOT = Path(__file__).parents[3]
-ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md")
+ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md", "go-distributed.md")
 """Pages that need more than a service; the tests of those parts execute them."""
 PAGES = (
     "README.md",
