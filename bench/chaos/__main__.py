@@ -12,6 +12,7 @@ recovery took longer than lease + sweep + 2 s (p95).
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def main() -> int:
     parser.add_argument("--away", default="0,5", help="seconds that a server stays away, from,to")
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
     given = parser.parse_args()
+    # Whoever ends us early shall not leave processes behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     pace = Pace(given.lease, given.heartbeat, given.sweep)
     good = True
     for mode in MODES if given.mode == "both" else [given.mode]:

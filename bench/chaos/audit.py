@@ -29,6 +29,9 @@ class Findings:
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     recovery_s: list[float] = field(default_factory=list)
+    """From a worker's death until its task was free for another one."""
+    running_s: list[float] = field(default_factory=list)
+    """Until it ran again: with a backlog that is also the wait for a free place."""
 
     def found(self, fault: str, task_id: int, why: str) -> None:
         self.counts[fault] += 1
@@ -70,7 +73,8 @@ def audit(place: Deployment, load: Load, outages: Sequence[Outage] = ()) -> Find
         for task_id, fault, why in pool.map(lambda one: _read(load, one), completed):
             if fault:
                 findings.found(fault, task_id, why)
-    findings.recovery_s = recoveries(place, events, attempts, outages)
+    findings.recovery_s = recoveries(place, events, attempts, outages, "worker_lost")
+    findings.running_s = recoveries(place, events, attempts, outages, "started")
     return findings
 
 
@@ -156,8 +160,9 @@ def recoveries(
     events: dict[int, list[tuple[Any, ...]]],
     attempts: dict[int, list[tuple[Any, ...]]],
     outages: Sequence[Outage],
+    kind: str,
 ) -> list[float]:
-    """From the death of a worker until each task that it held was running again, elsewhere.
+    """From the death of a worker until this happened to each task that it held.
 
     While the database is away nobody can take over anything: that time is not counted.
     """
@@ -170,7 +175,7 @@ def recoveries(
             died = deaths.get(_pid(owner))
             if state != "dropped" or died is None or started_ms is None or started_ms / 1000 > died:
                 continue
-            again = [event[4] / 1000 for event in events[task_id] if event[2] == "started" and event[4] / 1000 > died]
+            again = [event[4] / 1000 for event in events[task_id] if event[2] == kind and event[4] / 1000 > died]
             if again:
                 found.append(min(again) - died - _away(outages, died, min(again)))
     return sorted(found)

@@ -272,9 +272,12 @@ class Backend:
 
 
 async def arq_queue(stack: AsyncExitStack, url: str) -> Any:
-    from docmill.adapters.queues.arq import ArqQueue  # type: ignore[import-not-found,unused-ignore]
+    from docmill.adapters import redis
+    from docmill.adapters.queues.arq import ArqQueue
 
-    queue = ArqQueue(url)
+    client = redis.connect(url)
+    stack.push_async_callback(client.aclose)
+    queue = ArqQueue(client)
     stack.push_async_callback(queue.close)
     return queue
 

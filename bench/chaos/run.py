@@ -54,8 +54,7 @@ class Report:
         return self.plan.pace.lease_s + self.plan.pace.sweep_s + 2
 
     def recovery(self, share: float) -> float:
-        found = self.findings.recovery_s
-        return found[min(len(found) - 1, int(len(found) * share))] if found else 0.0
+        return _share(self.findings.recovery_s, share)
 
     @property
     def is_good(self) -> bool:
@@ -67,6 +66,7 @@ class Report:
         plan, pace = self.plan, self.plan.pace
         counted = "  ".join(f"{fault} {self.findings.counts[fault]}" for fault in FAULTS)
         faults = ", ".join(f"{kind} {number}" for kind, number in sorted(self.faults.items()))
+        again = self.findings.running_s
         fenced = self.logged["attempt_dropped"] + self.logged["report_refused"]
         return [
             f"{plan.mode}, seed {plan.seed}: lease {pace.lease_s}, heartbeat {pace.heartbeat_s}, sweep {pace.sweep_s}",
@@ -74,11 +74,16 @@ class Report:
             f"  {counted}",
             f"  recovery p50 {self.recovery(0.5):.2f} s, p95 {self.recovery(0.95):.2f} s, max {self.recovery(1):.2f} s",
             f"  of {len(self.findings.recovery_s)} (p95 limit {self.limit_s:.1f} s); drained in {self.drain_s:.1f} s",
+            f"  running again p50 {_share(again, 0.5):.2f} s, p95 {_share(again, 0.95):.2f} s (waits for a place, too)",
             f"  fenced {fenced}; tasks/s {self.storm_per_s:.1f} in the storm, {self.quiet_per_s:.1f} without",
             f"  answers {dict(self.answers.most_common(8))}",
             f"  in the logs {dict(self.logged)}; exit codes {self.exits}",
             *(f"  {example}" for example in self.findings.examples),
         ]
+
+
+def _share(found: list[float], share: float) -> float:
+    return found[min(len(found) - 1, int(len(found) * share))] if found else 0.0
 
 
 def run(plan: Plan, keep: Path | None = None) -> Report:
