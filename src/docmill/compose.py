@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from ipaddress import ip_network
 from pathlib import Path
@@ -50,8 +50,10 @@ from docmill.core import routing
 from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, TooLarge
 from docmill.core.routing import Foresight, Policy, stricter
 from docmill.ports import (
+    Captioner,
     Engine,
     ExternalWorker,
+    Extractor,
     KeyRing,
     Ledger,
     Library,
@@ -64,7 +66,7 @@ from docmill.ports import (
     Signals,
     Store,
 )
-from docmill.settings import Settings
+from docmill.settings import ModelSettings, Settings
 from docmill.work import doctor, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Places
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from docmill.adapters.engines.slicing.cutting import Cutter
     from docmill.adapters.engines.slicing.sliced import SlicedEngine
     from docmill.adapters.libraries.tokens import MsalTokens
+    from docmill.adapters.providers.chat import Chat
     from docmill.adapters.providers.client import ProviderClient
     from docmill.http.auth import Authenticator
     from docmill.http.callbacks import CallbackOptions
@@ -201,6 +204,59 @@ async def foresee(settings: Settings, file: Path, engine: str, options: Mapping[
     return routing.foresee(facts, engine, offers, stricter(policy(settings), options), parallel=at_once)
 
 
+def model_chat(name: str, chosen: ModelSettings) -> Chat:
+    """A conversation with the model that the settings name."""
+    from docmill.adapters.providers.chat import Chat
+    from docmill.adapters.providers.client import Patience, ProviderClient
+
+    key = chosen.api_key.get_secret_value() if chosen.api_key else ""
+    client = ProviderClient(
+        name,
+        chosen.url,
+        {"Authorization": f"Bearer {key}"} if key else {},
+        concurrency=chosen.concurrency,
+        patience=Patience(tries=chosen.tries, silence_s=chosen.timeout, request_s=chosen.timeout),
+    )
+    return Chat(client, chosen.model, chosen.options)
+
+
+def extractor(settings: Settings) -> Extractor | None:
+    if settings.llm is None:
+        return None
+    from docmill.adapters.extractors.openai import OpenAIExtractor
+
+    return OpenAIExtractor(model_chat("llm", settings.llm), settings.llm.max_tokens)
+
+
+def captioner(settings: Settings) -> Captioner | None:
+    if settings.captions is None:
+        return None
+    from docmill.adapters.captioners.openai import OpenAICaptioner
+
+    return OpenAICaptioner(model_chat("captions", settings.captions), settings.captions.max_tokens)
+
+
+def limits(settings: Settings) -> Limits:
+    llm, captions = settings.llm, settings.captions
+    plain = Limits(
+        upload_bytes=settings.max_upload_mb * MB,
+        task_timeout_s=settings.etl_task_timeout,
+        lease_ms=round(settings.lease * 1000),
+        beat_s=settings.heartbeat,
+        sweep_s=settings.sweep,
+    )
+    if llm:
+        plain = replace(plain, llm_tokens=llm.budget_tokens, llm_seconds=llm.budget_seconds)
+    if captions:
+        plain = replace(
+            plain,
+            caption_confidence=captions.min_confidence,
+            caption_seconds=captions.budget_seconds,
+            captions=captions.max_images,
+        )
+    return plain
+
+
 def libraries(settings: Settings, store: Store) -> Library:
     shelves: dict[str, Library] = {"": DiskLibrary((settings.library_root,)), "objects": ObjectLibrary(store)}
     if settings.onedrive:
@@ -321,13 +377,9 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         limiter=shared.limiter,
         runstate=shared.runstate,
         fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
-        limits=Limits(
-            upload_bytes=settings.max_upload_mb * MB,
-            task_timeout_s=settings.etl_task_timeout,
-            lease_ms=round(settings.lease * 1000),
-            beat_s=settings.heartbeat,
-            sweep_s=settings.sweep,
-        ),
+        extractor=extractor(settings),
+        captioner=captioner(settings),
+        limits=limits(settings),
     )
 
 
@@ -354,6 +406,9 @@ async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
 
 
 async def _close(ports: Ports) -> None:
+    for model in (ports.extractor, ports.captioner):
+        if model is not None:
+            await model.close()
     for engine in ports.engines.values():
         await engine.close()
     for worker in ports.workers.values():

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Owner, Principal
+from docmill.core.captions import Caption
 from docmill.core.machine import Change, Verdict
 from docmill.core.parsed import Parsed
 from docmill.core.reports import Progress
@@ -107,6 +108,63 @@ class Engine(Protocol):
     async def close(self) -> None:
         """End every process that the engine keeps."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a language model is asked: instructions, and turns that begin with ours and then alternate."""
+
+    system: str
+    turns: tuple[str, ...]
+    schema: dict[str, Any] | None
+    """Of the JSON that the answer shall be; None: it shall be text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    text: str
+    model: str
+    tokens: int | None
+    """In and out, as the server counted; None: it did not."""
+    cut: bool = False
+    """It would have said more, but had no more room."""
+
+
+class Extractor(Protocol):
+    """A language model. What it says is checked by whoever asks."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def answer(self, question: Question) -> Answered:
+        """Raises StageFailed: llm_rate_limit and llm_unreachable (both worth another try later), llm_refused."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image and what stands around it, each at most 512 bytes."""
+
+    data: bytes
+    media_type: str
+    before: str = ""
+    after: str = ""
+    ocr_text: str = ""
+
+
+class Captioner(Protocol):
+    """A vision model."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def caption(self, picture: Picture) -> Caption:
+        """Raises like an Extractor, and `llm_answer_invalid`."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class Renderer(Protocol):
@@ -623,6 +681,15 @@ class Limits:
     table_bytes: int = 16 * 1024**2
     leavings_ms: int = 24 * 3600 * 1000
     """How long the objects of an attempt that came to nothing are kept: longer than any worker may still write."""
+    llm_tokens: int = 1_000_000
+    """That one extraction may use."""
+    llm_seconds: float = 300.0
+    caption_confidence: float = 0.5
+    """A caption of which the model is less sure is not taken."""
+    caption_seconds: float = 120.0
+    """For all images of a document."""
+    captions: int = 100
+    """Images of a document that a model looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,4 +715,6 @@ class Ports:
     fetcher: Fetcher | None = None
     limiter: Limiter | None = None
     runstate: RunState | None = None
+    extractor: Extractor | None = None
+    captioner: Captioner | None = None
     limits: Limits = field(default_factory=Limits)

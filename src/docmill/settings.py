@@ -69,6 +69,43 @@ class RoutingSettings(BaseModel):
     """Pages of one document that may go to providers outside."""
 
 
+class ModelSettings(BaseModel):
+    """A model behind an OpenAI-compatible server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern="^https?://")
+    """Base address, as in the server's own documentation: `https://…/v1`."""
+    model: str = Field(min_length=1)
+    api_key: SecretStr | None = None
+    timeout: float = Field(120.0, gt=0, le=24 * 3600)
+    """Seconds of one request."""
+    concurrency: int = Field(4, ge=1, le=256)
+    """Requests at once."""
+    tries: int = Field(4, ge=1, le=20)
+    """Of a request that the server does not answer."""
+    max_tokens: int = Field(8192, ge=1)
+    """Of one answer."""
+    budget_seconds: float = Field(300.0, gt=0)
+    """For one document."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What goes along with every request; null takes a field of ours away."""
+
+
+class LlmSettings(ModelSettings):
+    budget_tokens: int = Field(1_000_000, ge=1)
+    """For one document, in and out."""
+
+
+class CaptionSettings(ModelSettings):
+    max_tokens: int = Field(1024, ge=1)
+    budget_seconds: float = Field(120.0, gt=0)
+    min_confidence: float = Field(0.5, ge=0, le=1)
+    """A caption of which the model is less sure is not taken."""
+    max_images: int = Field(100, ge=0)
+    """Of one document."""
+
+
 class OneDriveSettings(BaseModel):
     """The app registration through which twins get to OneDrive."""
 
@@ -163,6 +200,16 @@ class Settings(BaseSettings):
     routing: RoutingSettings = Field(
         default_factory=RoutingSettings,
         description="What the engine auto may do: prefer (local, provider), stay_home, budget_pages. JSON or a table.",
+    )
+    llm: LlmSettings | None = Field(
+        None,
+        description="Language model for rules of mode llm: url, model, api_key, timeout, max_tokens, budget_tokens, "
+        "budget_seconds, options. JSON or a table.",
+    )
+    captions: CaptionSettings | None = Field(
+        None,
+        description="Vision model for images: url, model, api_key, timeout, min_confidence, max_images, "
+        "budget_seconds, options. JSON or a table.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For is believed."

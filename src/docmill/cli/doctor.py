@@ -20,7 +20,7 @@ from docmill.core.errors import DocmillError
 from docmill.work.doctor import ENOUGH, GB, LEAST, Finding, fonts, models, packages, python
 
 if TYPE_CHECKING:
-    from docmill.settings import Settings
+    from docmill.settings import ModelSettings, Settings
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -71,6 +71,9 @@ async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
     yield fonts()
     for name in chosen.providers:
         yield await provider(chosen, name)
+    for name, model in (("llm", chosen.llm), ("captions", chosen.captions)):
+        if model is not None:
+            yield await language_model(name, model)
     yield await service(url)
 
 
@@ -139,6 +142,22 @@ async def provider(chosen: Settings, name: str) -> Finding:
     finally:
         await engine.close()
     return Finding("provider", "ok", f"{name}: {label}, up to {pages} pages at once")
+
+
+async def language_model(name: str, chosen: ModelSettings) -> Finding:
+    """Does the server answer, and does it have the model?"""
+    from docmill import compose
+
+    chat = compose.model_chat(name, chosen)
+    try:
+        offered = await chat.models()
+    except DocmillError as error:
+        return Finding(name, "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
+    finally:
+        await chat.close()
+    if offered and chosen.model not in offered:
+        return Finding(name, "warn", f"the server does not list {chosen.model}", "Check the model's name.")
+    return Finding(name, "ok", f"{chosen.model} is there")
 
 
 async def service(url: str) -> Finding:

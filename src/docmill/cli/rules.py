@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 
 from docmill.cli import api as service
 from docmill.cli.api import ETL, json_option, url_option
-from docmill.cli.output import standard_output
+from docmill.cli.output import Out, printable, standard_output
 from docmill.cli.table import write_fields, write_table
 
+TRIAL_S = 600.0
+TEST_EXITS = (
+    "Exit codes: 0 done, 1 the model gave no valid answer, 2 wrong usage or no service there, 4 the service refused."
+)
 EXITS = "Exit codes: 0 done, 2 wrong usage or no service there, 4 the service refused."
 
 rule_argument = click.argument("rule_id", type=click.IntRange(1), metavar="ID")
@@ -39,7 +44,7 @@ def rule_options(command: Any) -> Any:
 
 @click.group()
 def rules() -> None:
-    """List, show, add, replace and remove rules."""
+    """List, show, add, replace, test and remove rules."""
 
 
 @rules.command("list", epilog=EXITS)
@@ -95,6 +100,71 @@ def replace_rule(rule_id: int, url: str, as_json: bool, **asked: Any) -> None:
 def remove_rule(rule_id: int, url: str) -> None:
     """Remove a rule."""
     service.run(url, lambda api: api.call("DELETE", f"{ETL}/rules/{rule_id}"))
+
+
+@rules.command("test", epilog=TEST_EXITS)
+@click.argument("rule_id", type=click.IntRange(1), metavar="[ID]", required=False)
+@click.option("--task", "task_id", type=click.IntRange(1), help="Task whose document it is tried on.")
+@click.option("--document", "document_id", type=click.UUID, help="Document that it is tried on; or --task.")
+@click.option(
+    "--schema",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Instead of ID: file with the JSON Schema of a draft.",
+)
+@click.option("--prompt", help="System prompt of the draft.")
+@click.option("--strategy", type=click.Choice(("direct-json", "chunked-summarize")), help="Of the draft.")
+@url_option
+@json_option
+def test_rule(
+    rule_id: int | None,
+    task_id: int | None,
+    document_id: UUID | None,
+    schema: Path | None,
+    prompt: str | None,
+    strategy: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Try a rule, or the draft of one, on a document; nothing is saved."""
+    if (rule_id is None) == (schema is None):
+        raise click.UsageError("Give either the ID of a rule or --schema.")
+    if (task_id is None) == (document_id is None):
+        raise click.UsageError("Give either --task or --document.")
+    draft = {"name": "draft", "json_schema": read_json(schema), "system_prompt": prompt} if schema else None
+    if draft and strategy:
+        draft["postprocess_strategy"] = strategy
+    body = {
+        "rule_id": rule_id,
+        "rule": draft,
+        "task_id": task_id,
+        "document_id": str(document_id) if document_id else None,
+    }
+    found = service.run(url, lambda api: api.call("POST", f"{ETL}/rules/test", json=body, timeout=TRIAL_S))
+    with standard_output() as out:
+        if as_json:
+            out.json(found)
+        else:
+            _show_trial(out, found)
+    if not found["valid"]:
+        raise SystemExit(1)
+
+
+def _show_trial(out: Out, found: dict[str, Any]) -> None:
+    extraction = found["extraction"] or {}
+    if found["valid"]:
+        for line in json.dumps(found["output"], ensure_ascii=False, indent=2).split("\n"):
+            out.line(printable(line))
+    else:
+        out.line(printable(f"{found['error_code']}: {found['error']}"))
+        for error in extraction.get("errors", ()):
+            out.line(f"- {printable(error)}")
+        if extraction.get("answer"):
+            out.line("The last answer:")
+            out.line(printable(extraction["answer"]))
+    if extraction.get("provenance"):
+        out.line("")
+        rows = [(one["pointer"], one["found"], one["page"], one["text"]) for one in extraction["provenance"]]
+        write_table(out, ("VALUE", "FOUND", "PAGE", "AS"), rows)
 
 
 def _body(asked: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from docmill.contracts import (
@@ -15,12 +16,14 @@ from docmill.contracts import (
     NormalizedDocument,
     strict_mode,
 )
+from docmill.core.captions import Caption, Described, describe
 from docmill.core.parsed import Figure, Parsed
 from docmill.core.task import Task
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_TITLE = 256
 MARKDOWN = "text/markdown"
+NO_CAPTIONS: Mapping[str, Caption] = MappingProxyType({})
 
 
 def document_id_of(tenant: str, task_id: int) -> UUID:
@@ -35,6 +38,8 @@ def build_document(
     source: FileBlob,
     markdown: FileBlob,
     figure_uri: Callable[[str], str],
+    captions: Mapping[str, Caption] = NO_CAPTIONS,
+    least_confidence: float = 0.0,
 ) -> NormalizedDocument:
     """Everything is derived from the task and its artifacts, so that building twice gives equal documents."""
     document_id = document_id_of(task.tenant, task.id)
@@ -48,7 +53,17 @@ def build_document(
         created_at=created_at,
         checksum=markdown.sha256,
     )
-    figures = [_figure(task, document_id, figure, created_at, figure_uri(figure.name)) for figure in parsed.figures]
+    figures = [
+        _figure(
+            task,
+            document_id,
+            figure,
+            created_at,
+            figure_uri(figure.name),
+            describe(figure, captions.get(figure.name), least=least_confidence),
+        )
+        for figure in parsed.figures
+    ]
     with strict_mode():
         return NormalizedDocument(
             ref=DocumentRef(
@@ -69,7 +84,7 @@ def build_document(
         )
 
 
-def _figure(task: Task, document_id: UUID, figure: Figure, created_at: datetime, uri: str) -> Asset:
+def _figure(task: Task, document_id: UUID, figure: Figure, created_at: datetime, uri: str, said: Described) -> Asset:
     return Asset(
         ref=_asset_ref(task, document_id, figure.name),
         media_type=figure.media_type,
@@ -79,8 +94,10 @@ def _figure(task: Task, document_id: UUID, figure: Figure, created_at: datetime,
         context_before=figure.context_before or None,
         context_after=figure.context_after or None,
         ocr_text=figure.ocr_text or None,
-        text_description=None,
-        caption_method="ocr_only" if figure.ocr_text else "none",
+        text_description=said.text,
+        caption_method=said.method,
+        caption_model=said.model,
+        caption_confidence=said.confidence,
         created_at=created_at,
         checksum=figure.sha256,
     )

@@ -32,6 +32,7 @@ def face_of(task: Task) -> dict[str, Any]:
             "s3_key": task.source_key or None,
             "provider_task_id": task.provider_task_id,
             "artifact_mineru_markdown_key": task.artifacts.markdown_key,
+            "artifact_extraction_key": task.artifacts.extraction_key,
             "error_stage": fault.stage if fault else None,
             "error_code": fault.code if fault else None,
             "stage": WIRE_STAGE[task.stage],

@@ -262,12 +262,14 @@ def on_failure(
     next_id: UUID,
     tries: int = MAX_ERRORS,
     details: Mapping[str, Any] | None = None,
+    artifacts: Artifacts | None = None,
 ) -> Change:
     """A stage failed: try again with backoff while that helps, else the task has failed."""
     if attempt.state is State.FAILED:
         return Change(Verdict.DUPLICATE, task)
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
+    task = replace(task, artifacts=artifacts or task.artifacts)
     errors = task.errors if crashed else task.errors + 1
     crashes = task.crashes + 1 if crashed else task.crashes
     if retryable and errors < tries and crashes < MAX_CRASHES:

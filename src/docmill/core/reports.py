@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docmill.core.machine import MAX_ERRORS, StageResult
-from docmill.core.task import Fault
+from docmill.core.task import Artifacts, Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Failed:
     tries: int = MAX_ERRORS
     details: dict[str, Any] = field(default_factory=dict)
     """What the worker added (exit code, log stream, its own error details): small JSON values, shown and kept."""
+    artifacts: Artifacts | None = None
+    """What was kept although the stage failed; None: the task keeps what it had."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ class Artifacts:
     markdown_key: str | None = None
     parsed_key: str | None = None
     output_key: str | None = None
+    extraction_key: str | None = None
+    """How a language model came to the output, or what it said last when it did not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field, model_validator
 
 from docmill.core.face import iso
 from docmill.core.rules import Draft, Rule, mode_or_default
@@ -14,7 +15,7 @@ from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
 from docmill.http.wire import Json
-from docmill.work import rulebook
+from docmill.work import query, rulebook, trial
 
 MAX_OFFSET = 2**63 - 1
 
@@ -63,6 +64,58 @@ class RuleList(BaseModel):
     offset: int
 
 
+class TrialIn(BaseModel):
+    rule_id: int | None = Field(None, ge=1, le=MAX_OFFSET)
+    rule: RuleIn | None = Field(None, description="A draft; or rule_id")
+    task_id: int | None = Field(None, ge=1, le=MAX_OFFSET)
+    document_id: UUID | None = Field(None, description="A document that a task made; or task_id")
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> TrialIn:
+        if (self.rule_id is None) == (self.rule is None):
+            raise ValueError("give either rule_id or rule")
+        if (self.task_id is None) == (self.document_id is None):
+            raise ValueError("give either task_id or document_id")
+        return self
+
+    def chosen(self) -> Draft | int:
+        return self.rule.draft() if self.rule else self.rule_id or 0
+
+    def on(self) -> int | UUID:
+        return self.document_id or self.task_id or 0
+
+
+class SourceOut(BaseModel):
+    pointer: str = Field(description="JSON Pointer to the value within the output")
+    found: Literal["verbatim", "normalised", "not_found"]
+    page: int | None = Field(description="The first page that has it, counted from 1")
+    text: str | None = Field(description="The document's own spelling, where it is another")
+
+
+class ExtractionOut(BaseModel):
+    """How a language model came to an output, or what it said last when it did not."""
+
+    strategy: str
+    value: Any
+    valid: bool
+    provenance: list[SourceOut]
+    model: str
+    tries: int
+    pieces: int
+    tokens: int
+    answer: str = Field(description="The model's last answer, word for word")
+    errors: list[str]
+
+
+class TrialOut(BaseModel):
+    task_id: int
+    valid: bool
+    output: Any
+    extraction: ExtractionOut | None
+    error_code: str | None
+    error: str | None
+
+
 @router.get("/rules", response_model=RuleList, summary="The default rule, and the caller's own")
 async def get_rules(
     who: Caller,
@@ -79,6 +132,11 @@ async def post_rule(rule: RuleIn, who: Caller, ports: Bound) -> Json:
     return Json(rule_json(await rulebook.add(ports, who, rule.draft())), 201)
 
 
+@router.post("/rules/test", response_model=TrialOut, summary="Try a rule on a task's document; nothing is saved")
+async def post_trial(body: TrialIn, who: Caller, ports: Bound) -> Json:
+    return Json(trial_json(await trial.try_rule(ports, who, body.chosen(), body.on())))
+
+
 @router.get("/rules/{rule_id}", response_model=RuleOut, summary="A rule")
 async def get_rule(rule_id: int, who: Caller, ports: Bound) -> Json:
     return Json(rule_json(await rulebook.get(ports, who, rule_id)))
@@ -92,6 +150,26 @@ async def put_rule(rule_id: int, rule: RuleIn, who: Caller, ports: Bound) -> Jso
 @router.delete("/rules/{rule_id}", status_code=204, summary="Delete a rule")
 async def delete_rule(rule_id: int, who: Caller, ports: Bound) -> None:
     await rulebook.remove(ports, who, rule_id)
+
+
+@router.get(
+    "/tasks/{task_id}/extraction",
+    response_model=ExtractionOut,
+    summary="How a language model came to a task's output, with the provenance of every value",
+)
+async def get_extraction(task_id: Annotated[int, Path(ge=1, le=MAX_OFFSET)], who: Caller, ports: Bound) -> Json:
+    return Json(await query.extraction(ports, who, task_id))
+
+
+def trial_json(found: trial.Trial) -> dict[str, Any]:
+    return {
+        "task_id": found.task_id,
+        "valid": found.error is None,
+        "output": found.output,
+        "extraction": found.extraction,
+        "error_code": found.error.code if found.error else None,
+        "error": found.error.message if found.error else None,
+    }
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:

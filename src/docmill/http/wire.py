@@ -154,6 +154,7 @@ class TaskMetadata(BaseModel):
     s3_key: str | None
     provider_task_id: str | None
     artifact_mineru_markdown_key: str | None
+    artifact_extraction_key: str | None = Field(description="How a language model came to the output, or failed to.")
     error_stage: str | None = Field(description="upload, mineru, postprocess, mount, twin, timeout, stale, lost, crash")
     error_code: str | None
     stage: str

@@ -96,3 +96,11 @@ async def changed(ports: Ports, who: Principal, task_id: int, *, seconds: float,
             await subscription.wait(min(left, LOOK_AGAIN_S))
             found = await task(ports, who, task_id)
         return found
+
+
+async def extraction(ports: Ports, who: Principal, task_id: int) -> Any:
+    """How a language model came to the task's output, or what it said last when it did not."""
+    found = await task(ports, who, task_id)
+    if not found.artifacts.extraction_key:
+        raise NotFound("extraction_not_found", task=task_id)
+    return msgspec.json.decode(await objects(ports, found.tenant).read(found.artifacts.extraction_key))

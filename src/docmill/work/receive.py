@@ -49,7 +49,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
             )
         case Succeeded(result):
             return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for, lease_ms=lease_ms)
-        case Failed(fault, retryable, crashed, tries, details):
+        case Failed(fault, retryable, crashed, tries, details, artifacts):
             return machine.on_failure(
                 task,
                 attempt,
@@ -59,6 +59,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
                 next_id=next_id,
                 tries=tries,
                 details=details,
+                artifacts=artifacts,
             )
         case Cancelled(message):
             return machine.on_worker_cancelled(task, attempt, message=message)

@@ -68,12 +68,17 @@ def _check_schema(schema: dict[str, Any]) -> None:
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA:
         raise Invalid("rule_schema_invalid", why=f"it has more than {MAX_SCHEMA} bytes.")
     try:
-        jsonschema_rs.validator_for(schema, retriever=_never_fetched)
+        validator_of(schema)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
         place = render(str(step) for step in getattr(error, "instance_path", ()))
         raise Invalid("rule_schema_invalid", why=_sentence(place, error.message)) from None
     except ValueError as error:
         raise Invalid("rule_schema_invalid", why=_sentence("", str(error))) from None
+
+
+def validator_of(schema: dict[str, Any]) -> jsonschema_rs.Validator:
+    """Judges values by a schema that was checked; nothing is fetched for it."""
+    return jsonschema_rs.validator_for(schema, retriever=_never_fetched)
 
 
 def _sentence(place: str, message: str) -> str:

@@ -33,6 +33,8 @@ ABSENCES = frozenset(
         "provider_unreachable",
         "provider_busy",
         "storage_unavailable",
+        "llm_rate_limit",
+        "llm_unreachable",
     }
 )
 
@@ -54,7 +56,7 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
         await _fail(ports, task, attempt, late, "timeout")
         return None
     except AtStage as at:
-        await _fail(ports, task, attempt, at.error, at.stage)
+        await _fail(ports, task, attempt, at.error, at.stage, at.artifacts)
         return None
     except DocmillError as error:
         await _fail(ports, task, attempt, error, WIRE_STAGE[attempt.stage])
@@ -96,13 +98,20 @@ async def _let_others_reuse(ports: Ports, task: Task, outcome: StageResult) -> N
         log.info("parse_not_kept", task=task.id, code=error.code)
 
 
-async def _fail(ports: Ports, task: Task, attempt: Attempt, error: DocmillError, stage: str) -> None:
+async def _fail(
+    ports: Ports,
+    task: Task,
+    attempt: Attempt,
+    error: DocmillError,
+    stage: str,
+    artifacts: Artifacts | None = None,
+) -> None:
     if error.code == "parse_timeout":
         stage = "timeout"
     fault = Fault(error.code, error.message, stage)
     retryable = error.retryable and not isinstance(error, DocumentError)
     tries = MAX_ABSENCES if error.code in ABSENCES else MAX_ERRORS
-    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed", tries=tries)
+    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed", tries=tries, artifacts=artifacts)
     await receive(ports, task.id, attempt.id, report)
 
 

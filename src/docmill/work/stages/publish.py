@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
-from docmill.contracts import FileBlob
+from docmill.contracts import FileBlob, NormalizedDocument
 from docmill.core import machine
 from docmill.core.access import Principal
-from docmill.core.assemble import build_document
+from docmill.core.assemble import build_document, document_id_of
 from docmill.core.errors import Conflict, DocmillError, StageFailed
 from docmill.core.machine import Change, StageResult
 from docmill.core.output import stem_of
@@ -19,6 +21,7 @@ from docmill.core.task import Attempt, Event, Task
 from docmill.core.twin import plan_twin
 from docmill.ports import Ports
 from docmill.work import query, tables
+from docmill.work.captioning import captions_of, known_captions
 from docmill.work.objects import TenantStore, objects
 from docmill.work.receive import ring
 from docmill.work.stages.parse import beside, load, scratch
@@ -42,7 +45,8 @@ async def _store_document(ports: Ports, step: Step, parsed: Parsed) -> UUID:
     if source is None:
         raise StageFailed("storage_failed", why="the source is no longer in the store")
     markdown = parsed.markdown.encode()
-    document = build_document(
+    build = partial(
+        build_document,
         task,
         parsed,
         source=FileBlob(
@@ -52,9 +56,39 @@ async def _store_document(ports: Ports, step: Step, parsed: Parsed) -> UUID:
             type="file", uri=store.uri(markdown_key), sha256=sha256(markdown).hexdigest(), size=len(markdown)
         ),
         figure_uri=lambda name: store.uri(asset_key(task, name)),
+        least_confidence=ports.limits.caption_confidence,
     )
-    await ports.documents.put(document)
+    if ports.captioner is None:
+        document = build()
+        await ports.documents.put(document)
+    else:
+        document = await _put_captioned(ports, step, parsed, ports.captioner.model, build)
     return document.ref.document_id
+
+
+async def _put_captioned(
+    ports: Ports, step: Step, parsed: Parsed, model: str, build: Callable[..., NormalizedDocument]
+) -> NormalizedDocument:
+    """A model says it differently each time; the attempt that stored the document first has said it."""
+    task = step.task
+    before = await ports.documents.get(task.tenant, document_id_of(task.tenant, task.id))
+    keys = {figure.name: asset_key(task, figure.name) for figure in parsed.figures}
+    captions = await captions_of(ports, task, parsed, keys, known_captions(before, model))
+    document = build(captions=captions.found)
+    try:
+        await ports.documents.put(document)
+    except Conflict as conflict:
+        there = await ports.documents.get(task.tenant, document.ref.document_id, document.ref.version)
+        if conflict.code != "document_exists" or there is None:
+            raise
+        said = known_captions(there)
+        by_name = {figure.name: said[figure.sha256] for figure in parsed.figures if figure.sha256 in said}
+        document = build(captions=by_name, least_confidence=0.0)
+        await ports.documents.put(document)
+        return document
+    if captions.missing:
+        await _note(ports, step, Event("captions_missing", dict(captions.missing)))
+    return document
 
 
 def asset_key(task: Task, name: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from docmill.core.access import Owner
 from docmill.core.errors import DocmillError
 from docmill.core.keys import artifact_key
-from docmill.core.task import Attempt, Task
+from docmill.core.task import Artifacts, Attempt, Task
 from docmill.ports import PageReport
 
 
@@ -52,7 +52,9 @@ def brief_key(job_id: UUID) -> str:
 class AtStage(Exception):
     """An error with the part of the work that it belongs to (`twin`, `mount`), finer than the stage."""
 
-    def __init__(self, error: DocmillError, stage: str) -> None:
+    def __init__(self, error: DocmillError, stage: str, artifacts: Artifacts | None = None) -> None:
         super().__init__(error.message)
         self.error = error
         self.stage = stage
+        self.artifacts = artifacts
+        """What was kept for reading, although the stage failed."""
