@@ -72,7 +72,7 @@ class ModelPeer(ProviderPeer):
         if wanted in self.refuses:
             said = f"response_format of type {wanted} is not supported, see http://10.1.2.3/docs"
             return Reply(400, {"error": {"message": said, "type": "invalid_request_error"}})
-        text = self._next(body["messages"])
+        text = self._next(body)
         answer = {
             "id": "chatcmpl-1",
             "model": MODEL,
@@ -84,9 +84,12 @@ class ModelPeer(ProviderPeer):
             answer["usage"] = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
         return Reply(json=answer)
 
-    def _next(self, messages: list[dict[str, Any]]) -> str:
+    def _next(self, body: dict[str, Any]) -> str:
+        messages = body["messages"]
         if not self.answers:
-            return json.dumps(read_invoice(messages[1]["content"]), ensure_ascii=False)
+            asked = (body.get("response_format") or {}).get("json_schema", {}).get("schema", INVOICE_SCHEMA)
+            found = read_invoice(messages[1]["content"])
+            return json.dumps({name: found[name] for name in found if name in asked["properties"]}, ensure_ascii=False)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if callable(answer):
             return answer(messages)

@@ -1,8 +1,9 @@
 """The README and the how-to pages are run, and must print what they say.
 
 A ```console block is run if it starts with `$ docmill`; one that is marked `console service` needs a service, which is
-started for its page and answers in place of http://127.0.0.1:8321. `…` stands for anything: within a line for a part of
-it, alone for any lines. Blocks that would never end, or name what is not there, are marked by SHOWN below.
+started for its page and answers in place of http://127.0.0.1:8321; `console service model` needs a language model, too.
+`…` stands for anything: within a line for a part of it, alone for any lines. Blocks that would never end, or name what
+is not there, are marked by SHOWN below.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from support.model_peer import ModelPeer
 from support.services.debian import ensure
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +50,10 @@ def test_the_page_shows_what_the_commands_print(name: str, tmp_path: Path) -> No
     lay_out(page, tmp_path)
     shown = [step for block in blocks(page) for step in steps(block)]
 
-    with service(tmp_path, wanted="```console service" in page) as address:
+    with (
+        model(wanted="```console service model" in page) as settings,
+        service(tmp_path, wanted="```console service" in page, **settings) as address,
+    ):
         printed = run([command.replace(ADDRESS, address) for command, _ in shown], tmp_path, address)
 
     assert len(shown) == len(printed)
@@ -113,14 +118,24 @@ def run(commands: list[str], folder: Path, address: str) -> list[str]:
 
 
 @contextmanager
-def service(folder: Path, *, wanted: bool) -> Iterator[str]:
+def model(*, wanted: bool) -> Iterator[dict[str, str]]:
+    """A language model's server, for pages that need one."""
+    if not wanted:
+        yield {}
+        return
+    with ModelPeer() as peer:
+        yield {"DOCMILL_LLM": peer.settings()}
+
+
+@contextmanager
+def service(folder: Path, *, wanted: bool, **settings: str) -> Iterator[str]:
     if not wanted:
         yield ADDRESS
         return
     command = [str(BIN / "docmill"), "serve", "--port", "0", "--data", "data"]
     with (folder / "serve.log").open("w") as log:
         process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(folder)
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(folder, **settings)
         )
         try:
             assert process.stdout
