@@ -225,7 +225,7 @@ def extractor(settings: Settings) -> Extractor | None:
         return None
     from docmill.adapters.extractors.openai import OpenAIExtractor
 
-    return OpenAIExtractor(model_chat("llm", settings.llm), settings.llm.max_tokens)
+    return OpenAIExtractor(model_chat("llm", settings.llm), settings.llm.max_tokens, settings.llm.home)
 
 
 def captioner(settings: Settings) -> Captioner | None:
@@ -233,7 +233,8 @@ def captioner(settings: Settings) -> Captioner | None:
         return None
     from docmill.adapters.captioners.openai import OpenAICaptioner
 
-    return OpenAICaptioner(model_chat("captions", settings.captions), settings.captions.max_tokens)
+    chosen = settings.captions
+    return OpenAICaptioner(model_chat("captions", chosen), chosen.max_tokens, chosen.home)
 
 
 def limits(settings: Settings) -> Limits:
@@ -244,6 +245,7 @@ def limits(settings: Settings) -> Limits:
         lease_ms=round(settings.lease * 1000),
         beat_s=settings.heartbeat,
         sweep_s=settings.sweep,
+        stay_home=settings.routing.stay_home,
     )
     if llm:
         plain = replace(plain, llm_tokens=llm.budget_tokens, llm_seconds=llm.budget_seconds)

@@ -133,6 +133,9 @@ class Answered:
 class Extractor(Protocol):
     """A language model. What it says is checked by whoever asks."""
 
+    home: bool
+    """It stands in the house: documents that must not leave may be shown to it."""
+
     @property
     def model(self) -> str: ...
 
@@ -156,6 +159,8 @@ class Picture:
 
 class Captioner(Protocol):
     """A vision model."""
+
+    home: bool
 
     @property
     def model(self) -> str: ...
@@ -681,6 +686,8 @@ class Limits:
     table_bytes: int = 16 * 1024**2
     leavings_ms: int = 24 * 3600 * 1000
     """How long the objects of an attempt that came to nothing are kept: longer than any worker may still write."""
+    stay_home: bool = False
+    """No document leaves the house."""
     llm_tokens: int = 1_000_000
     """That one extraction may use."""
     llm_seconds: float = 300.0

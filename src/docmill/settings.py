@@ -88,6 +88,8 @@ class ModelSettings(BaseModel):
     """Of one answer."""
     budget_seconds: float = Field(300.0, gt=0)
     """For one document."""
+    home: bool = False
+    """It stands in the house: documents that must not leave may be shown to it."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What goes along with every request; null takes a field of ours away."""
 
@@ -204,12 +206,12 @@ class Settings(BaseSettings):
     llm: LlmSettings | None = Field(
         None,
         description="Language model for rules of mode llm: url, model, api_key, timeout, max_tokens, budget_tokens, "
-        "budget_seconds, options. JSON or a table.",
+        "budget_seconds, home, options. JSON or a table.",
     )
     captions: CaptionSettings | None = Field(
         None,
         description="Vision model for images: url, model, api_key, timeout, min_confidence, max_images, "
-        "budget_seconds, options. JSON or a table.",
+        "budget_seconds, home, options. JSON or a table.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For is believed."

@@ -219,6 +219,17 @@ def test_a_trial_that_cannot_be(etl: Etl, body: dict[str, Any], status: int, cod
     assert (status, code) == (answer.status_code, answer.json()["code"])
 
 
+def test_a_document_that_must_not_leave_is_shown_to_no_model_outside(etl: Etl, peer: ModelPeer) -> None:
+    rule, wish = a_rule(etl, "home"), {"stay_home": True}
+
+    task = etl.wait(etl.submit("home.md", TEXT, rule_id=rule, options=wish))
+    report = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes(), options=wish)
+
+    assert ("failed", "llm_forbidden") == (task["status"], task["metadata"]["error_code"])
+    assert any("llm_forbidden" in event["data"] for event in etl.events(report["task_id"]))
+    assert [] == peer.bodies()
+
+
 def test_docmill_rules_test(etl: Etl, served: Service, peer: ModelPeer, tmp_path: Path) -> None:
     task = etl.done("cli.md", TEXT)["task_id"]
     schema = tmp_path / "schema.json"

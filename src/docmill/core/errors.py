@@ -70,6 +70,7 @@ SENTENCES: dict[str, str] = {
     "rule_global": "The global default rule cannot be changed or deleted.",
     "rule_name_taken": "A rule named '{name}' exists already.",
     "llm_not_configured": "The rule needs a language model, and none is configured.",
+    "llm_forbidden": "The document must not leave the house, and the language model stands outside.",
     "llm_rate_limit": "The language model is asked too often: {why}",
     "llm_unreachable": "The language model's server does not answer as it should: {why}",
     "llm_refused": "The language model's server refused: {why}",

@@ -14,6 +14,7 @@ from docmill.core.errors import DocmillError
 from docmill.core.parsed import Figure, Parsed
 from docmill.core.task import Task
 from docmill.ports import Captioner, Picture, Ports
+from docmill.work.extracting import stays_home
 from docmill.work.objects import objects
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,9 @@ async def captions_of(
     captions, captioner = Captions(), ports.captioner
     figures = [figure for figure in parsed.figures if wanted(figure)]
     if captioner is None or not figures:
+        return captions
+    if stays_home(ports, task) and not captioner.home:
+        captions.miss("llm_forbidden", len(figures))
         return captions
     captions.found = {one.name: known[one.sha256] for one in figures if one.sha256 in known}
     left = [one for one in figures if one.name not in captions.found]

@@ -16,6 +16,7 @@ from docmill.core.extraction import MAX_ANSWER_TOLD, MAX_ERRORS_TOLD, TRIES, Ext
 from docmill.core.parsed import Parsed
 from docmill.core.pointer import render
 from docmill.core.rules import Draft, Rule
+from docmill.core.task import Task
 from docmill.ports import Answered, Extractor, Ports, Question
 from docmill.work.rulebook import validator_of
 
@@ -69,11 +70,13 @@ class Talk:
         return answered
 
 
-async def extract(ports: Ports, rule: Rule | Draft, parsed: Parsed) -> Extraction:
+async def extract(ports: Ports, rule: Rule | Draft, task: Task, parsed: Parsed) -> Extraction:
     """What the rule's schema describes. Raises NotExtracted with the error and the last answer."""
     strategy = extraction.strategy_for(rule.strategy, parsed.markdown)
     if ports.extractor is None:
         raise NotExtracted(StageFailed("llm_not_configured"), Extraction(strategy))
+    if stays_home(ports, task) and not ports.extractor.home:
+        raise NotExtracted(StageFailed("llm_forbidden"), Extraction(strategy))
     schema = rule.json_schema or {}
     talk = Talk(ports.extractor, ports.limits.llm_tokens, monotonic() + ports.limits.llm_seconds)
     try:
@@ -85,6 +88,11 @@ async def extract(ports: Ports, rule: Rule | Draft, parsed: Parsed) -> Extractio
         raise NotExtracted(error, _result(talk, strategy)) from error
     sources = await asyncio.to_thread(provenance.trace, value, parsed.pages)
     return replace(_result(talk, strategy), value=value, valid=True, provenance=sources, errors=())
+
+
+def stays_home(ports: Ports, task: Task) -> bool:
+    """The house may be strict, or the document."""
+    return ports.limits.stay_home or task.wishes.parse.get("stay_home") is True
 
 
 def _result(talk: Talk, strategy: str) -> Extraction:

@@ -38,7 +38,7 @@ async def try_rule(ports: Ports, who: Principal, rule: Draft | int, on: int | UU
     if chosen.mode != "llm":
         return Trial(task.id, skip_output(task.filename, parsed.markdown))
     try:
-        found = await extract(ports, chosen, parsed)
+        found = await extract(ports, chosen, task, parsed)
     except NotExtracted as failed:
         return Trial(task.id, None, failed.kept, failed.error)
     return Trial(task.id, found.value, found)

@@ -35,6 +35,7 @@ SYSTEM: Final = (
 class OpenAICaptioner:
     chat: Chat
     max_tokens: int = 1024
+    home: bool = False
 
     @property
     def model(self) -> str:

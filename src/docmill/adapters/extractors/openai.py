@@ -16,6 +16,7 @@ class OpenAIExtractor:
     chat: Chat
     max_tokens: int = 8192
     """Of one answer."""
+    home: bool = False
 
     @property
     def model(self) -> str:

@@ -38,7 +38,7 @@ async def run(ports: Ports, step: Step) -> StageResult:
 async def _extracted(ports: Ports, step: Step, rule: Rule) -> StageResult:
     parsed = await load(ports, step.task.tenant, step.task.artifacts.parsed_key or "")
     try:
-        extraction = await extract(ports, rule, parsed)
+        extraction = await extract(ports, rule, step.task, parsed)
     except NotExtracted as failed:
         # What the model said last is worth reading: it tells whether the rule, the model or the document is at fault.
         kept = await _keep(ports, step, "extraction.json", failed.kept) if failed.kept.answer else None
