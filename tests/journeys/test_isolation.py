@@ -37,6 +37,7 @@ ROUTES: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/api/v1/etl/tasks/{task_id}", {"headers": {"If-None-Match": "*"}}),
     ("GET", "/api/v1/etl/tasks/{task_id}/events", {}),
     ("GET", "/api/v1/etl/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
+    ("GET", "/api/v1/etl/tasks/{task_id}/extraction", {}),
     ("POST", "/api/v1/etl/tasks/{task_id}/cancel", {}),
     ("POST", "/api/v1/etl/tasks/{task_id}/cancel", {"params": {"force": "true"}}),
     ("POST", "/api/v1/etl/tasks/{task_id}/retry", {"json": {"from_stage": "mineru"}}),
@@ -260,6 +261,21 @@ def test_an_upload_is_its_owners(house: House, goods: Goods, who: str, status: i
     """To beta's alice the key looks like her own, and there is nothing under it."""
     answer = house.etl(who).post("/submit", json={"s3_key": goods.key})
     assert status == answer.status_code, answer.text
+
+
+def test_no_rule_is_tried_on_the_documents_of_others_and_none_of_theirs(house: House, goods: Goods) -> None:
+    draft = {"name": "spy", "postprocess_mode": "skip"}
+    for who in ("beta/alice", "acme/bob"):
+        etl = house.etl(who)
+        default = etl.get("/rules").json()["rules"][0]["rule_id"]
+        for body, code in (
+            ({"rule": draft, "task_id": goods.ids["task_id"]}, "task_not_found"),
+            ({"rule_id": default, "document_id": goods.ids["document_id"]}, "_not_found"),
+            ({"rule_id": goods.ids["rule_id"], "task_id": goods.ids["task_id"]}, "rule_not_found"),
+        ):
+            answer = etl.post("/rules/test", json=body)
+            assert 404 == answer.status_code, answer.text
+            assert answer.json()["code"].endswith(code)
 
 
 def test_rules_and_tables_of_others_cannot_be_used_by_a_task(house: House, goods: Goods) -> None:

@@ -395,7 +395,7 @@ def retry(task: Task, *, from_stage: str, next_id: UUID) -> Change:
             fault=None,
             errors=0,
             crashes=0,
-            artifacts=Artifacts() if again else replace(task.artifacts, output_key=None),
+            artifacts=Artifacts() if again else replace(task.artifacts, output_key=None, extraction_key=None),
             pages_done=None if again else task.pages_done,
             pages_total=None if again else task.pages_total,
             damaged_pages=() if again else task.damaged_pages,

@@ -24,6 +24,8 @@ MAX_WHY = 300
 ROUNDS = 3
 """Of summarising: notes that stay long are taken as they are."""
 PIECES_AT_ONCE = 4
+STAGE_SHARE = 0.9
+"""Of the stage's time: then there is still some left to keep what the model said."""
 
 
 class NotExtracted(Exception):
@@ -57,12 +59,15 @@ class Talk:
         expected = extraction.tokens_in(question.system, *question.turns)
         if expected > self.tokens_left:
             raise StageFailed("llm_budget", why=f"{self.spent + expected} of {self._budget} tokens")
+        # Taken at once, for several pieces are asked about at the same time.
+        self.tokens_left -= expected
         left = self.ends - monotonic()
         try:
             async with asyncio.timeout(max(left, 0)):
                 answered = await self.extractor.answer(question)
         except TimeoutError as error:
             raise StageFailed("llm_budget", why="its time is over") from error
+        self.tokens_left += expected
         used = answered.tokens if answered.tokens is not None else expected + extraction.tokens_in(answered.text)
         self.spent += used
         self.tokens_left -= used
@@ -78,7 +83,8 @@ async def extract(ports: Ports, rule: Rule | Draft, task: Task, parsed: Parsed) 
     if stays_home(ports, task) and not ports.extractor.home:
         raise NotExtracted(StageFailed("llm_forbidden"), Extraction(strategy))
     schema = rule.json_schema or {}
-    talk = Talk(ports.extractor, ports.limits.llm_tokens, monotonic() + ports.limits.llm_seconds)
+    seconds = min(ports.limits.llm_seconds, ports.limits.task_timeout_s * STAGE_SHARE)
+    talk = Talk(ports.extractor, ports.limits.llm_tokens, monotonic() + seconds)
     try:
         text, summarised = parsed.markdown, strategy == "chunked-summarize"
         if summarised:

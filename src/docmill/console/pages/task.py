@@ -25,6 +25,7 @@ ARTIFACTS = {
     "markdown.md": ("markdown_key", "text/markdown; charset=utf-8"),
     "parsed.json": ("parsed_key", "application/json"),
     "output.json": ("output_key", "application/json"),
+    "extraction.json": ("extraction_key", "application/json"),
 }
 
 
