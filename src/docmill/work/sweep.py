@@ -56,8 +56,9 @@ async def _recover_lapsed(ports: Ports) -> int:
 async def collect(ports: Ports) -> int:
     """Remove what attempts left in the store that came to nothing; how many objects.
 
-    No pointer leads there: a task points only to what an attempt made that succeeded, and others reuse only that. It is
-    old enough that nobody writes there any more. Two collectors at once do the same work twice, and no harm.
+    No pointer leads there: a task points only to what an attempt made that succeeded, and others reuse only that; what
+    a language model said last in an attempt that failed is spared. It is old enough that nobody writes there any more.
+    Two collectors at once do the same work twice, and no harm.
     """
     removed = 0
     for task, attempt_id in await ports.ledger.leavings(older_ms=ports.limits.leavings_ms, limit=PAGE):
@@ -72,9 +73,11 @@ async def collect(ports: Ports) -> int:
 async def _remove(ports: Ports, task: Task, attempt_id: UUID) -> int:
     removed = 0
     prefix = objects(ports, task.tenant).prefix
+    spared = prefix + (task.artifacts.extraction_key or "")
     for folder in leavings_of(task, attempt_id):
         for key in [key async for key, _, _ in ports.store.list(prefix + folder)]:
-            removed += await ports.store.delete(key)
+            if key != spared:
+                removed += await ports.store.delete(key)
     return removed
 
 

@@ -1,4 +1,4 @@
-"""Captions: which are taken, what the model is told, and that a document stored twice stays the same."""
+"""Models at work: which captions are taken, and what is kept of what was said, also after a crash."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from docmill import compose
 from docmill.core.access import LOCAL
 from docmill.core.captions import CONTEXT_BYTES, Caption, describe, nearest, wanted
 from docmill.core.errors import StageFailed
+from docmill.core.machine import StageResult
 from docmill.core.parsed import Figure, Page, Parsed
+from docmill.core.reports import Succeeded
 from docmill.core.rules import Draft
 from docmill.core.task import Artifacts, Task
+from docmill.core.turns import Lane
 from docmill.ports import Ports
 from docmill.settings import CaptionSettings, LlmSettings, Settings
-from docmill.work import intake
+from docmill.work import intake, query, sweep
 from docmill.work.extracting import NotExtracted, extract
+from docmill.work.places import Places
+from docmill.work.receive import receive
+from docmill.work.run import run_attempt
 from docmill.work.stages import parse, publish
 from docmill.work.stages.step import Step
 from support.model_peer import CHAT, INVOICE_SCHEMA, MODEL, ModelPeer
@@ -80,14 +86,14 @@ async def ports(peer: ModelPeer, tmp_path: Path) -> AsyncIterator[Ports]:
         yield ports
 
 
-async def a_step(ports: Ports, folder: Path) -> Step:
+async def a_step(ports: Ports, folder: Path, rule_id: int | None = None) -> Step:
     """A task whose document with one image is parsed, and waits to be published."""
 
     async def source() -> AsyncIterator[bytes]:
         yield b"source"
 
     stored = await intake.upload(ports, LOCAL, 1, "a.txt", source())
-    task, _ = await intake.submit(ports, LOCAL, intake.Submission(stored.key, 1, "a.txt"))
+    task, _ = await intake.submit(ports, LOCAL, intake.Submission(stored.key, 1, "a.txt", rule_id))
     assert task.attempt_id
     claimed = await ports.ledger.claim(task.attempt_id, worker="test", lease_ms=60_000)
     assert claimed
@@ -97,6 +103,25 @@ async def a_step(ports: Ports, folder: Path) -> Step:
     figure = replace(FIGURE, sha256=sha256(PNG).hexdigest())
     artifacts = await parse.keep(ports, step, Parsed("local", "text/plain", (Page(0, "Text"),), (figure,)), folder)
     return replace(step, task=replace(step.task, artifacts=artifacts, source_sha256=stored.sha256))
+
+
+async def test_what_the_model_said_last_outlives_the_attempt(ports: Ports, peer: ModelPeer, tmp_path: Path) -> None:
+    rule = await ports.rules.add(Draft("x", json_schema=INVOICE_SCHEMA), LOCAL.owner)
+    step = await a_step(ports, tmp_path / "work", rule_id=rule.id)
+    peer.answers = ["last words"]
+    parsed = Succeeded(StageResult(artifacts=step.task.artifacts))
+    change = await receive(ports, step.task.id, step.attempt.id, parsed, keep_for="test")
+    assert change.opens
+    found = await ports.ledger.find(change.opens.id)
+    assert found
+
+    await run_attempt(ports, *found, await Places(jobs=1, stage_jobs=1).at(Lane.LATER), worker="test")
+    await sweep.collect(replace(ports, limits=replace(ports.limits, leavings_ms=0)))
+
+    task = await query.task(ports, LOCAL, step.task.id)
+    assert task.fault
+    assert "llm_answer_invalid" == task.fault.code
+    assert "last words" == (await query.extraction(ports, LOCAL, task.id))["answer"]
 
 
 async def captions(ports: Ports, task: Task, version: str = "1") -> list[tuple[str, str | None]]:
