@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check format test bench bench-quality bench-peers pins clean
+.PHONY: help setup demo serve check format test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/debian.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract tests/docs
 	$(BIN)/python -m pytest tests/journeys tests/services $(wildcard tests/browser)
+
+screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
+	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page
+
+messages: $(VENV)/.dev ## Collect the console's messages and compile their translations
+	$(BIN)/python tools/messages.py
 
 bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/contracts.py

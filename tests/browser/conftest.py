@@ -1,0 +1,144 @@
+"""A service with a few documents, a worker that never answers, and Debian's Chromium."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from support.services.chromium import QUIET_FLAGS
+from support.serving import Etl, Service
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+PATIENCE_MS = 20_000
+RULE = {
+    "name": "Invoices",
+    "description": "Number, date, total and lines of an invoice",
+    "json_schema": {
+        "type": "object",
+        "properties": {
+            "number": {"type": "string", "title": "Invoice number"},
+            "date": {"type": "string", "format": "date", "title": "Date"},
+            "total": {"type": "number", "title": "Total", "description": "With tax"},
+            "kind": {"enum": ["invoice", "credit note"], "title": "Kind"},
+        },
+        "required": ["number", "total"],
+    },
+}
+
+
+class Silent(BaseHTTPRequestHandler):
+    """An external worker that takes every job and never reports."""
+
+    def do_GET(self) -> None:
+        self._answer(200)
+
+    def do_POST(self) -> None:
+        if length := int(self.headers.get("Content-Length", 0)):
+            self.rfile.read(length)
+        else:
+            while size := int(self.rfile.readline(), 16):
+                self.rfile.read(size + 2)
+        self._answer(202)
+
+    def _answer(self, status: int) -> None:
+        body = b'{"status": "accepted", "process": {"id": "p-1"}}'
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def wait_for(look: Callable[[], Any], told: Callable[[], Any], seconds: float = 30) -> Any:
+    ends = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < ends, told()
+        time.sleep(0.05)
+    return found
+
+
+@dataclass
+class Stage:
+    url: str
+    etl: Etl
+    document: str
+    completed: int
+    failed: int
+    held: int
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as worker:
+        thread = threading.Thread(target=worker.serve_forever, daemon=True)
+        thread.start()
+        workers = {"quiet": {"dialect": "secretary", "url": f"http://127.0.0.1:{worker.server_port}/pdf/process"}}
+        data = tmp_path_factory.mktemp("console") / "data"
+        with Service(data, DOCMILL_WORKERS=json.dumps(workers)) as service, service.client() as client:
+            etl = Etl(client)
+            etl.post("/rules", json=RULE)
+            done = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes())
+            etl.done("notes.docx", (SAMPLES / "notes.docx").read_bytes())
+            held = etl.submit("contract.pdf", b"%PDF-1.7 held elsewhere", engine="quiet")
+            broken = [etl.submit(f"broken-{n}.pdf", b"%PDF-1.7 not really") for n in (1, 2)]
+            failed = etl.wait(broken[-1])
+            etl.wait(broken[0])
+            etl.wait(held, until=("mineru_parsing",))
+            job_id = wait_for(lambda: etl.task(held)["metadata"]["job_id"], lambda: etl.events(held))
+            for token in ("wrong", "worse"):
+                client.post(
+                    f"/api/external/jobs/{job_id}",
+                    json={"phase": "progress", "progress": 10},
+                    headers={"Authorization": f"Bearer {token}"},
+                )
+            document = done["metadata"]["document_id"]
+            yield Stage(service.url, etl, document, done["task_id"], failed["task_id"], held)
+        worker.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(QUIET_FLAGS))
+        yield browser
+        browser.close()
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, stage: Stage) -> Iterator[OpenPage]:
+    """A page whose scripts must not fail and that asks nobody but the service."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def opened(language: str = "en", theme: str = "light", *, script: bool = True) -> Page:
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, locale=language, java_script_enabled=script, base_url=stage.url
+        )
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        cookies = {"docmill_theme": theme, "docmill_language": language}
+        context.add_cookies([{"name": name, "value": value, "url": stage.url} for name, value in cookies.items()])
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+        page.on("request", lambda asked: asked.url.startswith(stage.url) or complaints.append(asked.url))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [] == complaints

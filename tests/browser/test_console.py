@@ -1,0 +1,216 @@
+"""People use the console: a walk in three languages, without a mouse, without scripts, without a live connection."""
+
+import os
+import re
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from docmill.console.telling import status_word
+from docmill.console.words import words
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PATIENCE_MS = 20_000
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def pages(stage):
+    return {
+        "inbox": "/",
+        "tasks": "/tasks",
+        "attention": "/tasks?show=attention",
+        "task": f"/tasks/{stage.completed}",
+        "failed": f"/tasks/{stage.failed}",
+        "document": f"/documents/{stage.document}?page=2",
+        "checks": f"/documents/{stage.document}?view=checks",
+        "rules": "/rules",
+        "rule": "/rules/2",
+        "deliveries": "/deliveries",
+        "workers": "/workers",
+        "settings": "/settings?examine=1",
+        "reference": "/reference",
+        "lost": "/tasks/99999",
+    }
+
+
+def drop(page: Page, path: Path, name: str) -> None:
+    """As a hand drops a file from the desktop."""
+    transfer = page.evaluate_handle(
+        """([bytes, name]) => {
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([new Uint8Array(bytes)], name));
+            return transfer;
+        }""",
+        [list(path.read_bytes()), name],
+    )
+    page.dispatch_event("#zone", "drop", {"dataTransfer": transfer})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+def test_a_walk(language, stage, open_page):
+    """Drop a file, watch it, read it beside its page, cancel another by force, retry from a stage."""
+    say = words(language)
+    page = open_page(language)
+    page.goto("/")
+    expect(page.get_by_role("heading", level=1)).to_have_text(say("Inbox"))
+    expect(page.locator("#live .word")).to_have_text(say("Live"))
+
+    drop(page, SAMPLES / "invoice.en.pdf", f"walk-{language}.pdf")
+    row = page.locator("tr", has_text=f"walk-{language}.pdf")
+    expect(row).to_be_visible()
+    expect(row.locator(".badge.completed")).to_have_text(status_word(say, "completed"))
+    row.get_by_role("link", name=say("Open the document of %(name)s", name=f"walk-{language}.pdf")).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"walk-{language}.pdf")
+
+    page.goto(f"/documents/{stage.document}?page=2")
+    image = page.locator("#paper img")
+    expect(image).to_have_js_property("complete", True)
+    assert page.evaluate("() => document.querySelector('#paper img').naturalWidth") > 300
+    both_ways(page)
+
+    held = stage.etl.submit(f"held-{language}.pdf", language.encode(), engine="quiet")
+    stage.etl.wait(held, until=("mineru_parsing",))
+    page.goto(f"/tasks/{held}")
+    expect(page.locator(".badge").first).to_have_text(status_word(say, "mineru_parsing"))
+    page.get_by_role("button", name=say("Force cancel")).click()
+    expect(page.get_by_text(say("The task was cancelled."))).to_be_visible()
+    expect(page.locator(".badge").first).to_have_text(status_word(say, "cancelled"))
+
+    page.goto(f"/tasks/{stage.completed}")
+    page.get_by_role("button", name=say("Retry from postprocess")).click()
+    expect(page.get_by_text(say("The task starts again."))).to_be_visible()
+    expect(page.locator(".task-head .badge")).to_have_text(status_word(say, "completed"))
+    expect(page.locator(".timeline")).to_contain_text(say("Retried from %(stage)s", stage=say("Postprocess")))
+
+
+def both_ways(page: Page) -> None:
+    box = page.locator(".boxes a").first
+    asset = box.get_attribute("data-asset")
+    text = page.locator(f'.markdown [data-asset="{asset}"]')
+    lit = re.compile(r"\blit\b")
+
+    box.locator("rect").hover()
+    expect(text).to_have_class(lit)
+    page.locator("h1").hover()
+    expect(text).not_to_have_class(lit)
+    text.hover()
+    expect(box).to_have_class(lit)
+    page.locator("h1").hover()
+    expect(box).not_to_have_class(lit)
+    text.focus()
+    expect(box).to_have_class(lit)
+    box.focus()
+    page.keyboard.press("Enter")
+    expect(text).to_be_focused()
+    page.locator("h1").click()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(re.compile(r"page=1"))
+
+
+@pytest.mark.slow
+def test_rows_move_without_jumping_and_new_ones_are_only_announced(stage, open_page):
+    held = stage.etl.submit("stays.pdf", b"stays", engine="quiet")
+    stage.etl.wait(held, until=("mineru_parsing",))
+    page = open_page()
+    page.goto("/tasks")
+    before = page.locator("tbody tr").evaluate_all("rows => rows.map(row => row.id)")
+    expect(page.locator("#live .word")).to_have_text("Live")
+    page.locator(f"#task-{held} input").check()
+
+    newer = stage.etl.submit("newer.pdf", b"newer", engine="quiet")
+    stage.etl.post(f"/tasks/{held}/cancel?force=true")
+
+    expect(page.locator(f"#task-{held} .badge")).to_have_text("Cancelled")
+    expect(page.locator("#news")).to_contain_text("1 new task")
+    assert before == page.locator("tbody tr").evaluate_all("rows => rows.map(row => row.id)")
+    expect(page.locator(f"#task-{held} input")).to_be_checked()
+    stage.etl.post(f"/tasks/{newer}/cancel?force=true")
+
+
+@pytest.mark.slow
+def test_a_hidden_tab_lets_go_and_a_broken_stream_is_said(stage, open_page):
+    page = open_page()
+    page.goto("/tasks")
+    expect(page.locator("#live")).to_have_class("live live")
+
+    hide = """hidden => {
+        Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    expect(page.locator("#live")).to_have_class("live paused")
+    page.evaluate(hide, False)
+    expect(page.locator("#live")).to_have_class("live live")
+
+    page.evaluate(hide, True)
+    page.route("**/api/v1/etl/events*", lambda route: route.abort())
+    page.evaluate(hide, False)
+    expect(page.locator("#live")).to_have_class("live polling")
+    expect(page.locator("#live")).to_contain_text("No live connection")
+
+
+@pytest.mark.slow
+def test_reading_cancelling_and_retrying_need_no_script(stage, open_page):
+    held = stage.etl.submit("plain.pdf", b"plain", engine="quiet")
+    stage.etl.wait(held, until=("mineru_parsing",))
+    page = open_page(script=False)
+
+    page.goto("/tasks?show=running")
+    page.get_by_role("link", name="plain.pdf").click()
+    page.get_by_role("button", name="Force cancel").click()
+    expect(page.get_by_text("The task was cancelled.")).to_be_visible()
+    page.get_by_role("button", name="Retry from parse").click()
+    expect(page.get_by_text("The task starts again.")).to_be_visible()
+    page.goto(f"/documents/{stage.document}?page=1")
+    expect(page.locator(".markdown")).to_contain_text("River Monitoring 2025")
+    stage.etl.post(f"/tasks/{held}/cancel?force=true")
+
+
+@pytest.mark.slow
+def test_a_schema_is_checked_while_it_is_typed(stage, open_page):
+    page = open_page()
+    page.goto("/rules/2")
+    expect(page.locator(".preview")).to_contain_text("Invoice number")
+
+    page.fill("#schema", '{\n  "type": "object",\n  "properties": {\n    "a": {"type": "strin"}\n  }\n}')
+    expect(page.locator(".flaws")).to_contain_text("line 4")
+    expect(page.locator("#gutter b")).to_have_text("4")
+
+    page.fill("#schema", '{\n  "properties": {\n    "b": {"type": "boolean", "title": "Paid"}\n  }\n}')
+    expect(page.locator(".preview")).to_contain_text("Paid")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everybody_can_use_every_page(theme, stage, open_page):
+    """axe finds nothing, in either theme; `make screenshots` also keeps what it saw."""
+    page = open_page(theme=theme)
+    axe, found = Axe(), {}
+    for name, path in pages(stage).items():
+        page.goto(path)
+        page.wait_for_load_state("load")
+        ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert ("rgb(16, 17, 19)" if theme == "dark" else "rgb(247, 247, 248)") == ground
+        for one in axe.run(page).response["violations"]:
+            found.setdefault(name, []).append((one["id"], [node["html"][:200] for node in one["nodes"][:3]]))
+        keep_picture(page, name, theme)
+
+    assert {} == found
+
+
+def keep_picture(page: Page, name: str, theme: str) -> None:
+    if not os.environ.get("DOCMILL_SCREENSHOTS") or (theme == "dark" and name not in ("tasks", "document")):
+        return
+    if name == "document":
+        page.locator(".boxes rect").first.hover()
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    picture = Image.open(BytesIO(page.screenshot()))
+    suffix = "-dark" if theme == "dark" else ""
+    picture.convert("RGB").quantize(96).save(IMAGES / f"console-{name}{suffix}.png", optimize=True)
