@@ -26,9 +26,7 @@ export class Live {
     const source = this.source = new EventSource(this.address());
     this.wait();
     source.onopen = () => {
-      clearTimeout(this.grace);
-      clearInterval(this.timer);
-      this.timer = 0;
+      this.rest();
       if (this.was === "polling") this.look();
       this.say("live");
     };
@@ -42,22 +40,27 @@ export class Live {
     for (const [name, handler] of Object.entries(this.heard)) source.addEventListener(name, handler);
   }
 
+  // Counted from the first failure on: a stream that keeps failing must not keep us waiting.
   wait() {
+    if (!this.grace && !this.timer) this.grace = setTimeout(() => this.poll(), PATIENCE_MS);
+  }
+
+  rest() {
     clearTimeout(this.grace);
-    this.grace = setTimeout(() => this.poll(), PATIENCE_MS);
+    clearInterval(this.timer);
+    this.grace = this.timer = 0;
   }
 
   poll() {
     if (this.timer || this.over || document.hidden) return;
+    this.grace = 0;
     this.say("polling");
     this.timer = setInterval(() => this.look(), POLL_MS);
     this.look();
   }
 
   close() {
-    clearTimeout(this.grace);
-    clearInterval(this.timer);
-    this.timer = 0;
+    this.rest();
     this.source?.close();
     this.source = null;
   }
