@@ -44,9 +44,13 @@ def _parser() -> MarkdownIt:
 
 def _mark(tokens: list[Token], images: Mapping[str, str], tables: list[str]) -> None:
     """Point images at their assets, number the tables, and let headings begin below the page's own."""
+    level = 1
     for token in tokens:
+        if token.type == "heading_open":
+            # A page may begin in the middle of a chapter; its outline still goes down one step at a time.
+            level = min(int(token.tag[1]) + 1, level + 1, 6)
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
+            token.tag = f"h{level}"
         elif token.type == "table_open":
             _wrap(token, tables, before=True)
         elif token.type == "table_close":
