@@ -22,10 +22,8 @@ class Figures:
 
     parse_cpu_s: float = 1.3
     """Processor seconds of a document, everything included: the samples, of which two are scans (bench/figures.py)."""
-    tasks_per_s: float = 70.0
-    """Durable no-op tasks that one worker process takes to their end (bench/tasks.py)."""
-    ledger_tasks_per_s: float = 110.0
-    """What one small PostgreSQL on one core takes of them, when nothing else uses it (bench/tasks.py, bare loop)."""
+    ledger_tasks_per_s: float = 100.0
+    """Durable tasks that one small PostgreSQL takes to their end: assumed, until `bench/tasks.py` says it of yours."""
     object_calls: float = 9.9
     """Puts, reads and stats of one document."""
     object_mb: float = 0.05
@@ -95,9 +93,9 @@ def page(figures: Figures) -> str:
 
 PAGE = """# Capacity
 
-A model, fed with figures that were measured on two shared cores. It says what a load needs if nothing is to be busier
-than {busy:.0%}, and what breaks first if the load grows. Your documents decide: the time to parse one counts for more
-than everything else.
+A model, fed with figures that `bench/figures.py` measured on two shared cores. It says what a load needs if nothing is
+to be busier than {busy:.0%}, and what breaks first if the load grows. Your documents decide: parsing them costs
+more than everything else.
 
 | documents an hour | cores for workers | API processes | database | object store | breaks first |
 |---|---|---|---|---|---|
@@ -108,8 +106,7 @@ The figures behind it:
 | figure | value |
 |---|---|
 | processor seconds of a document (the samples; everything included) | {f.parse_cpu_s} |
-| durable no-op tasks a second that one worker process takes to their end | {f.tasks_per_s:.0f} |
-| the same as a bare loop on one small PostgreSQL | {f.ledger_tasks_per_s:.0f} |
+| durable tasks a second of a small PostgreSQL (assumed; `bench/tasks.py` measures yours) | {f.ledger_tasks_per_s:.0f} |
 | calls to the object store for a document | {f.object_calls} |
 | MB of a document in the object store (the samples; yours are larger) | {f.object_mb} |
 | kB of a task in the database | {f.row_kb} |

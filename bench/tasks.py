@@ -17,6 +17,7 @@ from docmill.core import machine
 from docmill.core.access import LOCAL
 from docmill.core.machine import StageResult
 from docmill.core.task import Status, Wishes
+from docmill.core.turns import Waiting
 from docmill.ports import NewTask, Ports
 
 RATE, SHARE = 300.0, 0.5
@@ -46,7 +47,7 @@ async def through_the_worker(ports: Ports) -> float:
     waiting = {task_id for task_id, _ in tasks}
     with ports.signals.subscribe() as signals:
         began = time.perf_counter()
-        await asyncio.gather(*(ports.queue.put(attempt_id) for _, attempt_id in tasks))
+        await asyncio.gather(*(ports.queue.put(Waiting(attempt_id)) for _, attempt_id in tasks))
         while waiting:
             await signals.wait(0.2)
             counts = await ports.ledger.counts()

@@ -171,6 +171,9 @@ class ArqQueue:
             except (RedisError, OSError, TimeoutError) as error:
                 log.debug("queue_away", error=type(error).__name__)
                 await self._remember([waiting for waiting, _ in batch])
+            except Exception:
+                # Nobody may wait for ever because of one bad put; the sweeper rings.
+                log.exception("queue_fault")
             finally:
                 for _, done in batch:
                     if not done.done():
