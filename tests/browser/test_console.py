@@ -52,7 +52,7 @@ def drop(page: Page, path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en"])
+@pytest.mark.parametrize("language", ["en", "de"])
 def test_a_walk(language, stage, open_page):
     """Drop a file, watch it, read it beside its page, cancel another by force, retry from a stage."""
     say = words(language)
@@ -131,6 +131,28 @@ def test_rows_move_without_jumping_and_new_ones_are_only_announced(stage, open_p
     assert before == page.locator("tbody tr").evaluate_all("rows => rows.map(row => row.id)")
     expect(page.locator(f"#task-{held} input")).to_be_checked()
     stage.etl.post(f"/tasks/{newer}/cancel?force=true")
+
+
+@pytest.mark.slow
+def test_a_hidden_tab_lets_go_and_a_broken_stream_is_said(stage, open_page):
+    page = open_page()
+    page.goto("/tasks")
+    expect(page.locator("#live")).to_have_class("live live")
+
+    hide = """hidden => {
+        Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    expect(page.locator("#live")).to_have_class("live paused")
+    page.evaluate(hide, False)
+    expect(page.locator("#live")).to_have_class("live live")
+
+    page.evaluate(hide, True)
+    page.route("**/api/v1/etl/events*", lambda route: route.abort())
+    page.evaluate(hide, False)
+    expect(page.locator("#live")).to_have_class("live polling")
+    expect(page.locator("#live")).to_contain_text("No live connection")
 
 
 @pytest.mark.slow
