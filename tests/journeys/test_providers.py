@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from reportlab.pdfgen import canvas
 
-from docmill.cli import main
+from docmill.cli.group import root
 from support.docling_peer import KEY as DOCLING_KEY
 from support.docling_peer import DoclingPeer
 from support.long_pdf import numbered_pdf
@@ -160,7 +160,7 @@ def test_pages_that_stay_lost_are_named(house: House, tmp_path: Path) -> None:
 def test_doctor_names_them_and_says_what_is_missing(house: House, tmp_path: Path) -> None:
     providers = house.providers | {"gone": {"kind": "docling", "url": "http://127.0.0.1:9", "tries": 1}}
     environment = {"DOCMILL_PROVIDERS": json.dumps(providers)}
-    done = CliRunner().invoke(main, ["doctor", "--data", str(tmp_path / "d"), "--json"], env=environment)
+    done = CliRunner().invoke(root, ["doctor", "--data", str(tmp_path / "d"), "--json"], env=environment)
 
     found = {one["detail"].split(":")[0]: one for one in json.loads(done.output)["checks"] if one["name"] == "provider"}
     assert {"three": "ok", "cloud": "ok", "docling": "ok", "gone": "fail"} == {
@@ -180,7 +180,7 @@ def test_a_plan_runs_nothing(house: House, tmp_path: Path) -> None:
     }
     before = len(house.three.seen + house.cloud.seen + house.docling.seen)
 
-    done = CliRunner().invoke(main, ["plan", str(long), "--json"], env=environment)
+    done = CliRunner().invoke(root, ["plan", str(long), "--json"], env=environment)
     found = json.loads(done.output)
 
     assert 0 == done.exit_code
@@ -193,8 +193,8 @@ def test_a_plan_runs_nothing(house: House, tmp_path: Path) -> None:
     assert before == len(house.three.seen + house.cloud.seen + house.docling.seen)
     broken = tmp_path / "broken.pdf"
     broken.write_bytes(b"%PDF-1.7 nothing")
-    done = CliRunner().invoke(main, ["plan", str(broken), "--json"], env=environment)
+    done = CliRunner().invoke(root, ["plan", str(broken), "--json"], env=environment)
     assert (1, "document_broken") == (done.exit_code, json.loads(done.output)["code"])
-    done = CliRunner().invoke(main, ["plan", str(long), "--engine", "nobody"], env=environment)
+    done = CliRunner().invoke(root, ["plan", str(long), "--engine", "nobody"], env=environment)
     assert 2 == done.exit_code
     assert "engine_unknown" in done.output

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from docmill.cli import main
+from docmill.cli.group import root
 
 HEAD = """\
 # Commands
@@ -43,7 +43,7 @@ WIDTH = 100
 
 
 def page() -> str:
-    return HEAD + "".join(_sections(main, click.Context(main, info_name="docmill", **main.context_settings), 2))
+    return HEAD + "".join(_sections(root, click.Context(root, info_name="docmill", **root.context_settings), 2))
 
 
 def _sections(command: click.Command, context: click.Context, level: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from docmill.cli import main
+from docmill.cli.group import root
 
 SHA = "0f343b0931126a20f133d67c2b018a3b6d91ef1ed97e1a6f760fd9e3c8f2b518"
 DOCUMENT = {
@@ -34,7 +34,7 @@ def docmill() -> Docmill:
     """Run `docmill ARGS…` in this process."""
 
     def run(*args: object, stdin: bytes | None = None, env: dict[str, str] | None = None) -> Result:
-        return CliRunner(env=env).invoke(main, [str(arg) for arg in args], input=stdin, catch_exceptions=False)
+        return CliRunner(env=env).invoke(root, [str(arg) for arg in args], input=stdin, catch_exceptions=False)
 
     return run
 

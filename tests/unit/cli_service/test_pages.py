@@ -8,7 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from docmill.cli import COMMANDS, main, reference
+from docmill.cli import COMMANDS, reference
+from docmill.cli.group import root
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
@@ -20,9 +21,9 @@ def test_the_page_of_commands_is_what_the_commands_say() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_loads_and_explains_itself(name: str) -> None:
-    shown = CliRunner().invoke(main, [name, "--help"])
+    shown = CliRunner().invoke(root, [name, "--help"])
 
-    assert (0, True) == (shown.exit_code, f"Usage: main {name}" in shown.output)
+    assert (0, True) == (shown.exit_code, f"Usage: docmill {name}" in shown.output)
 
 
 def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
@@ -37,7 +38,7 @@ def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Comman
     return found
 
 
-@pytest.mark.parametrize(("path", "command"), commands(main))
+@pytest.mark.parametrize(("path", "command"), commands(root))
 def test_every_command_has_a_sentence_and_no_option_takes_a_secret(path: str, command: click.Command) -> None:
     assert (command.help or "").strip()
     names = {name for parameter in command.params for name in parameter.opts}
