@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
 
@@ -26,8 +26,13 @@ from .quick import WINDOW
 from .running import Running
 from .survey import LONGEST_SIDE, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 OCR_DPI = 200
 SHOW_DPI = 150
+SOME_COVER = 0.02
+"""So much of a page is a picture that it must not get lost."""
 WELL = 0.9
 """So much of the words is usual; with less, the next reader may try."""
 LIGATURES = str.maketrans(
@@ -147,6 +152,9 @@ class Reader:
                 block.level = level
         figures.keep(job, self._document, index, blocks)
         text = tidy(disarm(markdown(blocks).translate(LIGATURES)))
+        if not text and page.picture_cover > SOME_COVER:
+            with contextlib.suppress(pdfium.PdfiumError):
+                text = whole_page(job, rendered(self._document, index, OCR_DPI), index)
         job.add_page(index, "\n\n".join(filter(None, [text, filled_in(fast, text)])))
 
 
@@ -221,12 +229,17 @@ def read_scan(job: Job, document: Any, index: int, page: Survey) -> None:
         return
     markdown = ocr.to_markdown(picture)
     job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
-    if not markdown and page.picture_cover > 0.02:
-        name = job.add_image(as_png(picture, LONGEST_SIDE // 2), index, (0.0, 0.0, 1.0, 1.0))
-        markdown = image_link(name) if name else ""
+    if not markdown and page.picture_cover > SOME_COVER:
+        markdown = whole_page(job, picture, index)
     if page.letters and not page.garbled and coverage(page.text, markdown) < ENOUGH / 2:
         markdown = f"{markdown}\n\n{bare(page.text)}".strip()
     job.add_page(index, markdown)
+
+
+def whole_page(job: Job, picture: Image, index: int) -> str:
+    """A picture in which nothing could be read, or was to be read, is shown as it is."""
+    name = job.add_image(as_png(picture, LONGEST_SIDE // 2), index, (0.0, 0.0, 1.0, 1.0))
+    return image_link(name) if name else ""
 
 
 def filled_in(fast: Any, markdown: str) -> str:
