@@ -21,11 +21,29 @@ from support.services.chromium import ensure_chromium
 from support.serving import Mode, Services
 
 RUNNING = pytest.StashKey[Running]()
+ALONE = (
+    "browser/",
+    "services/",
+    "journeys/test_big_finals.py",
+    "journeys/test_big_uploads.py",
+    "journeys/test_chaos.py",
+    "journeys/test_kills.py",
+    "journeys/test_secrets.py",
+    "journeys/test_stop.py",
+    "unit/cli/test_startup.py",
+)
+"""They measure time or memory, or look at all processes: nothing else may run beside them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.anyio_mode = "auto"  # async tests and fixtures need no mark
     config.stash[RUNNING] = Running.taken_from(os.environ)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(config.rootpath / "tests").as_posix().startswith(ALONE):
+            item.add_marker("alone")
 
 
 @pytest.fixture(scope="session")
