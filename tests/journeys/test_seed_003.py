@@ -513,15 +513,15 @@ def test_the_default_rule_is_there_and_skips(etl: Etl) -> None:
     assert 1 == sum(rule["is_default"] for rule in answer.json()["rules"])
 
 
-@pytest.mark.parametrize(("body", "mode"), [(LLM_RULE, "llm"), (SKIP_RULE, "skip")])
-def test_the_seeds_rules_are_made(etl: Etl, body: str, mode: str) -> None:
+@pytest.mark.parametrize(("body", "kind"), [(LLM_RULE, "llm"), (SKIP_RULE, "skip")])
+def test_the_seeds_rules_are_made(etl: Etl, body: str, kind: str) -> None:
     answer = posted(etl, "/rules", body)
     assert 201 == answer.status_code, answer.text
     made = answer.json()
 
     for name, value in json.loads(body).items():
         assert value == made[name]
-    assert mode == made["postprocess_mode"]
+    assert kind == made["postprocess_mode"]
     assert made == etl.get(f"/rules/{made['rule_id']}").json()
     assert made in etl.get("/rules").json()["rules"]
     assert 204 == etl.http.delete(f"{Etl.BASE}/rules/{made['rule_id']}").status_code

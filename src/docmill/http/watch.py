@@ -69,6 +69,7 @@ async def get_changes(
         found = [task for task in await query.stirring(ports, who) if task.updated_ms > after]
         latest = max((task.updated_ms for task in found), default=after)
         return Json({"tasks": [_now(task) for task in found], "next": latest})
+    await ports.ledger.ping()  # once a stream has begun, it is too late to say 503
     boards: Boards = request.app.state.boards
     return EventStream(boards.watch(who, after))
 
