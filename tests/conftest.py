@@ -1,6 +1,8 @@
 """What every test may ask for. A service starts when the first test asks, is shared by all, and stops with the run."""
 
+import asyncio
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,9 +32,25 @@ ALONE = (
     "journeys/test_kills.py",
     "journeys/test_secrets.py",
     "journeys/test_stop.py",
+    "journeys/test_two_docmills.py",
     "unit/cli/test_startup.py",
 )
 """They measure time or memory, or look at all processes: nothing else may run beside them."""
+
+
+def cancel_all_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """In place of the standard one, which cancels once and then waits for ever for a task that did not hear it."""
+    for _ in range(5):
+        left = asyncio.all_tasks(loop)
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(left, timeout=2))
+    print("tasks that cannot be cancelled:", *asyncio.all_tasks(loop), sep="\n", file=sys.stderr)
+
+
+asyncio.runners._cancel_all_tasks = cancel_all_tasks  # type: ignore[attr-defined]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 MAX_BRIEF = 1024 * 1024
 VERSION = 1
-TRIES = 5
+TRIES = 15
+"""About a minute: a service that is being replaced comes back."""
 PATIENCE = Patience(first_s=0.3, most_s=5.0)
 TIMEOUT = httpx2.Timeout(60.0, connect=10.0, pool=None)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
