@@ -143,10 +143,10 @@ class ArqQueue:
         for timer in self._later:
             timer.cancel()
         for task in (*self._taking.values(), self._putting):
-            if task:
+            while task and not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                # Redis' client may take a cancel for its own time-out, and the loop goes on: then the next one ends it.
+                await asyncio.wait([task], timeout=1)
         left = self._here.leftovers()
         if left:
             with suppress(RedisError, OSError, TimeoutError):

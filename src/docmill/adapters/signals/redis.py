@@ -7,7 +7,6 @@ looks again by itself.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -51,10 +50,10 @@ class RedisSignals:
 
     async def close(self) -> None:
         for task in (self._saying, self._listening):
-            if task:
+            while task and not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                # Redis' client may take a cancel for its own time-out, and the loop goes on: then the next one ends it.
+                await asyncio.wait([task], timeout=1)
 
     async def _say(self) -> None:
         """Whatever changed in the same moment goes out in one message."""
