@@ -77,7 +77,7 @@ class Stage:
     held: int
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as worker:
         thread = threading.Thread(target=worker.serve_forever, daemon=True)
@@ -107,7 +107,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         thread.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium: Path) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(QUIET_FLAGS))
