@@ -19,6 +19,7 @@ $(VENV)/.run: $(VENV)/.python requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-build.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src  # an environment may forbid each start to keep what it compiled
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt

@@ -463,13 +463,20 @@ async def key_ring(settings: Settings) -> AsyncIterator[KeyRing]:
         await database.close()
 
 
+async def has_accounts(settings: Settings, keys: KeyRing) -> bool:
+    """Whether there is any credential. Without one only loopback is served."""
+    if settings.jwt_secret or settings.jwks_url or await keys.any_active():
+        return True
+    if not settings.is_loopback:
+        raise Forbidden("bind_refused", host=settings.host)
+    return False
+
+
 async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
-    """Who may call. Without any credential only loopback is served."""
+    """Who may call."""
     from docmill.http.auth import Authenticator, AuthOptions
 
-    has_credentials = bool(settings.jwt_secret or settings.jwks_url) or await keys.any_active()
-    if not settings.is_loopback and not has_credentials:
-        raise Forbidden("bind_refused", host=settings.host)
+    has_credentials = await has_accounts(settings, keys)
     jwks = settings.jwks_url or ""
     is_address = jwks.startswith(("http://", "https://"))
     return Authenticator(
@@ -489,7 +496,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
     listener = listen(settings.host, settings.port)
     async with opened(settings, address(listener)) as ports:
-        auth = await authenticator(settings, ports.keys)
+        await has_accounts(settings, ports.keys)
         async with AsyncExitStack() as stack:
             # Where workers are processes of their own, the API works only if it is told to.
             worker = await stack.enter_async_context(working(settings, ports)) if settings.jobs else None
@@ -498,6 +505,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
             from docmill.http.app import HttpOptions, build_app
             from docmill.http.server import run
 
+            auth = await authenticator(settings, ports.keys)
             options = HttpOptions(
                 version=__version__,
                 allowed_hosts=(*settings.allowed_hosts, *own_names(ports.app_url)),

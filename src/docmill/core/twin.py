@@ -17,17 +17,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from html import escape
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from unicodedata import normalize
 from urllib.parse import quote
 
-from markdown_it import MarkdownIt
-
 from docmill.core.parsed import Page, Parsed
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 Layout = Literal["folder", "sidecar"]
 
@@ -367,8 +369,15 @@ def yaml_text(value: str) -> str:
 # --- links
 
 
-_BLOCKS = MarkdownIt("commonmark").enable("table")
-_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
+@cache
+def _markdown() -> MarkdownIt:
+    # Imported when the first link is mended: nothing that starts waits for it.
+    from markdown_it import MarkdownIt
+
+    blocks = MarkdownIt("commonmark").enable("table")
+    blocks.core.ruler.enableOnly(["normalize", "block"])
+    return blocks
+
 
 _TOKEN = re.compile(
     r"""\\.                                     # an escaped character
@@ -408,7 +417,7 @@ def _blocks(text: str) -> Iterator[tuple[bool, str]]:
     lines = text.split("\n")
     code: set[int] = set()
     starts = {0}
-    for token in _BLOCKS.parse(text):
+    for token in _markdown().parse(text):
         if token.map:
             starts.update(token.map)
             if token.type in {"fence", "code_block"}:

@@ -15,7 +15,8 @@ from starlette.datastructures import Headers
 
 from docmill.core.access import LOCAL, Principal
 from docmill.core.errors import DocmillError
-from docmill.http.auth import Authenticator, AuthOptions, read_jwks
+from docmill.http.auth import Authenticator, AuthOptions
+from docmill.http.jwts import read_jwks
 from docmill.work.keys import PREFIX
 
 ETL = "/api/v1/etl"
