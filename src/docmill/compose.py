@@ -48,7 +48,7 @@ from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core import routing
 from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, TooLarge
-from docmill.core.routing import Foresight, Policy, stricter
+from docmill.core.routing import Foresight, Policy, Reach, stricter
 from docmill.ports import (
     Captioner,
     Engine,
@@ -161,7 +161,7 @@ def auto_engine(settings: Settings, local: Engine, providers: Mapping[str, Slice
     from docmill.adapters.engines.slicing.auto import AutoEngine, Member
 
     members = {
-        name: Member(engine, settings.providers[name].home, settings.providers[name].max_pages or ASSUMED_PAGES)
+        name: Member(engine, settings.providers[name].home, Reach(settings.providers[name].max_pages or ASSUMED_PAGES))
         for name, engine in providers.items()
     }
     return AutoEngine(local, members, cutter(settings), policy(settings))

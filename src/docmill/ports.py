@@ -17,6 +17,7 @@ from docmill.core.captions import Caption
 from docmill.core.machine import Change, Verdict
 from docmill.core.parsed import Parsed
 from docmill.core.reports import Progress
+from docmill.core.routing import Reach
 from docmill.core.rules import Draft, Rule
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
 from docmill.core.turns import Lane, Waiting
@@ -190,8 +191,8 @@ class ProviderEngine(Engine, Protocol):
         """Ask it who it is. Raises like `start`."""
         ...
 
-    async def page_limit(self) -> int:
-        """Pages that it takes in one go."""
+    async def reach(self) -> Reach:
+        """How much it takes in one go. Raises like `start`."""
         ...
 
 

@@ -13,9 +13,12 @@ from docmill.core.routing import (
     Offer,
     Part,
     Policy,
+    Reach,
     Slice,
     expected_s,
+    fitted,
     foresee,
+    halves,
     is_garbled,
     merge,
     quality,
@@ -24,8 +27,8 @@ from docmill.core.routing import (
     stricter,
 )
 
-CLOUD = Offer("cloud", frozenset({PDF, "image/png"}), 200)
-HOME = Offer("home", frozenset({PDF}), 1000, home=True)
+CLOUD = Offer("cloud", frozenset({PDF, "image/png"}), Reach(200))
+HOME = Offer("home", frozenset({PDF}), Reach(1000), home=True)
 REPORT = Facts(PDF, 10_000, 12, 6, 12)
 
 
@@ -63,17 +66,38 @@ def test_a_document_can_only_be_stricter_than_the_house() -> None:
     assert stricter(Policy(), {"stay_home": True}).stay_home
 
 
-@given(pages=st.integers(1, 5000), limit=st.integers(1, 700))
-def test_slices_cover_every_page_once_in_order_and_within_the_limit(pages: int, limit: int) -> None:
-    found = slices(Facts(PDF, 1, pages), limit)
+@given(pages=st.integers(1, 5000), limit=st.integers(1, 700), size=st.integers(1, 10_000))
+def test_slices_cover_every_page_once_in_order_and_within_the_limits(pages: int, limit: int, size: int) -> None:
+    found = slices(Facts(PDF, size, pages), Reach(limit, 100))
 
     assert list(range(pages)) == [page for one in found for page in range(one.first, one.last + 1)]
     assert max(one.pages for one in found) <= limit
-    assert len(found) == -(-pages // limit)
+    assert len(found) == min(max(-(-pages // limit), -(-size // 100)), pages)
 
 
 def test_only_a_pdf_is_cut() -> None:
-    assert 1 == len(slices(Facts("image/tiff", 1, 500), 10))
+    assert 1 == len(slices(Facts("image/tiff", 1, 500), Reach(10)))
+    assert "" == next((one.why for one in route(Facts(PDF, 500 << 20, 9), [CLOUD], Policy()).refusals), "")
+
+
+@given(first=st.integers(0, 50), pages=st.integers(1, 50))
+def test_halves_are_the_whole(first: int, pages: int) -> None:
+    found = halves(Slice(first, first + pages - 1))
+
+    assert list(range(first, first + pages)) == [page for one in found for page in range(one.first, one.last + 1)]
+    assert min(pages, 2) == len(found)
+
+
+def test_a_result_has_the_pages_of_its_document_and_no_others() -> None:
+    gap = Parsed("x", PDF, (Page(2, "three"),), (figure("a", 2),))
+    whole = fitted(gap, 4)
+
+    assert whole
+    assert ["", "", "three", ""] == [page.markdown for page in whole.pages]
+    assert ((0, 1, 3), [1, 2, 4]) == (whole.damaged_pages, whole.facts["missing_pages"])
+    assert None is fitted(gap, 2)
+    assert None is fitted(parsed("one", figures=(figure("a", 7),)), 1)
+    assert None is fitted(Parsed("x", PDF, (Page(0, "one"), Page(0, "again"))), 1)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +142,9 @@ def test_parts_are_merged_in_order_with_figures_under_their_new_pages() -> None:
 
 
 def test_missing_pages_are_named() -> None:
-    merged = merge("cloud", [Part(Slice(0, 1), parsed("one")), Part(Slice(2, 3), None, "provider_failed: no")])
+    merged = merge(
+        "cloud", [Part(Slice(0, 1), fitted(parsed("one"), 2)), Part(Slice(2, 3), None, "provider_failed: no")]
+    )
 
     assert [2, 3, 4] == merged.parsed.facts["missing_pages"]
     assert (1, 2, 3) == merged.parsed.damaged_pages

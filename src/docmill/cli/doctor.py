@@ -135,7 +135,7 @@ async def provider(chosen: Settings, name: str) -> Finding:
     engine = compose.provider_engine(chosen, name)
     try:
         async with asyncio.timeout(30):
-            label, pages = await engine.describe(), await engine.page_limit()
+            label, pages = await engine.describe(), (await engine.reach()).pages
     except (DocmillError, TimeoutError) as error:
         code = error.code if isinstance(error, DocmillError) else "provider_unreachable"
         return Finding("provider", "fail", f"{name}: {code}: {error}", f"docmill explain {code}")

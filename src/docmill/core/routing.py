@@ -18,6 +18,7 @@ UNREADABLE: Final = re.compile("\ufffd|[\ue000-\uf8ff]|\\(cid:\\d+\\)|[\x00-\x08
 POOR: Final = 0.2
 """More than this share of the pages without readable text, and another engine is worth its price."""
 GARBAGE: Final = 0.1
+ASSET_LINK: Final = re.compile(r"\]\(assets/([^)\s]+)\)")
 FIGURE_NAME: Final = re.compile(r"p(\d{3,})_(.+)")
 
 
@@ -41,13 +42,20 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """How much an engine takes in one go."""
+
+    pages: int
+    bytes: int = 200 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """An engine over the network, as the router sees it."""
 
     name: str
     media_types: frozenset[str]
-    max_pages: int
-    max_bytes: int = 200 * 1024 * 1024
+    reach: Reach
     home: bool = False
     """It stands in the house."""
 
@@ -102,8 +110,8 @@ def refusal(facts: Facts, offer: Offer, policy: Policy) -> str:
         return "it does not read this type"
     if why := ban(facts, policy, home=offer.home):
         return why
-    if len(slices(facts, offer.max_pages)) == 1 and facts.size > offer.max_bytes:
-        return f"it takes files up to {offer.max_bytes // 1024**2} MB"
+    if facts.size > offer.reach.bytes and len(slices(facts, offer.reach)) == 1:
+        return f"it takes files up to {offer.reach.bytes // 1024**2} MB"
     return ""
 
 
@@ -130,12 +138,12 @@ def stricter(policy: Policy, options: Mapping[str, Any]) -> Policy:
     )
 
 
-def slices(facts: Facts, limit: int) -> tuple[Slice, ...]:
-    """Pieces of at most *limit* pages, as even as can be. Only PDFs can be cut."""
+def slices(facts: Facts, reach: Reach) -> tuple[Slice, ...]:
+    """Pieces within the reach, as even as can be; by size it is a guess, for pages differ. Only PDFs can be cut."""
     pages = facts.pages or 1
-    if facts.media_type != PDF or pages <= limit:
+    if facts.media_type != PDF:
         return (Slice(0, pages - 1),)
-    count = -(-pages // limit)
+    count = min(max(-(-pages // reach.pages), -(-facts.size // reach.bytes), 1), pages)
     size, rest = divmod(pages, count)
     found, first = [], 0
     for index in range(count):
@@ -145,7 +153,31 @@ def slices(facts: Facts, limit: int) -> tuple[Slice, ...]:
     return tuple(found)
 
 
+def halves(piece: Slice) -> tuple[Slice, ...]:
+    """A piece in two; a single page stays as it is."""
+    if piece.pages == 1:
+        return (piece,)
+    middle = piece.first + piece.pages // 2
+    return Slice(piece.first, middle - 1), Slice(middle, piece.last)
+
+
 # --- what came back
+
+
+LEFT_OUT: Final = "the provider left the page out"
+
+
+def fitted(parsed: Parsed, pages: int) -> Parsed | None:
+    """The result with all pages of the document, those that the engine left out named; None: it has other ones."""
+    found = {page.index: page for page in parsed.pages}
+    places = {figure.page_index or 0 for figure in parsed.figures}
+    if len(found) != len(parsed.pages) or not all(0 <= index < pages for index in found.keys() | places):
+        return None
+    absent = [index for index in range(pages) if index not in found]
+    if not absent:
+        return parsed
+    whole = tuple(found.get(index) or Page(index, "", LEFT_OUT) for index in range(pages))
+    return replace(parsed, pages=whole, facts=parsed.facts | {"missing_pages": [index + 1 for index in absent]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +236,10 @@ class Merged:
 
 
 def merge(engine: str, parts: Sequence[Part]) -> Merged:
-    """Pages in order, figures under the numbers of their pages, missing pages named. At least one part has a result."""
+    """Pages in order, figures under the numbers of their pages, missing pages named.
+
+    At least one part has a result, and every result is fitted.
+    """
     pages: list[Page] = []
     figures: list[Figure] = []
     renamed: dict[tuple[int, str], str] = {}
@@ -215,26 +250,22 @@ def merge(engine: str, parts: Sequence[Part]) -> Merged:
             continue
         names = {figure.name: _renumbered(figure.name, part.slice.first) for figure in part.parsed.figures}
         renamed |= {(index, old): new for old, new in names.items()}
-        pages += _shifted(part.parsed.pages, part.slice, names)
+        pages += _shifted(part.parsed.pages, part.slice.first, names)
         figures += [_moved(figure, part.slice.first, names) for figure in part.parsed.figures]
-    first = next(part.parsed for part in ordered if part.parsed)
+    known = [part.parsed for part in ordered if part.parsed]
+    first = next((one for one in known if one.facts), known[0])  # a blank slice tells nothing
     missing = [page.index + 1 for page in pages if page.damage]
     facts = {**first.facts, "slices": len(ordered)} | ({"missing_pages": missing} if missing else {})
     parsed = Parsed(engine, first.media_type, tuple(pages), tuple(figures), first.title, first.language, facts)
     return Merged(parsed, renamed)
 
 
-def _shifted(pages: Sequence[Page], piece: Slice, names: Mapping[str, str]) -> list[Page]:
-    """The slice's pages under their numbers in the whole; a page that the engine left out is named as missing."""
-    found = {page.index: page for page in pages}
-    absent = Page(0, "", "the provider left the page out")
+def _shifted(pages: Sequence[Page], first: int, names: Mapping[str, str]) -> list[Page]:
+    """The slice's pages under their numbers in the whole."""
     shifted = []
-    for index in range(piece.pages):
-        page = found.get(index, absent)
-        markdown = page.markdown
-        for old, new in names.items():
-            markdown = markdown.replace(f"](assets/{old})", f"](assets/{new})") if old != new else markdown
-        shifted.append(replace(page, index=piece.first + index, markdown=markdown))
+    for page in pages:
+        markdown = ASSET_LINK.sub(lambda link: f"](assets/{names.get(link[1], link[1])})", page.markdown)
+        shifted.append(replace(page, index=first + page.index, markdown=markdown))
     return shifted
 
 
@@ -312,8 +343,8 @@ def foresee(
             message=why,
         )
     first = found.engines[0]
-    limit = next((offer.max_pages for offer in offers if offer.name == first), 0)
-    pieces = slices(facts, limit) if limit and facts.pages else ()
+    reach = next((offer.reach for offer in offers if offer.name == first), None)
+    pieces = slices(facts, reach) if reach and facts.pages else ()
     return Foresight(
         facts.media_type,
         facts.size,

@@ -14,7 +14,7 @@ from docmill.ports import Work
 from support.mineru_peers import KEY
 
 SAMPLES = Path(__file__).parents[3] / "samples"
-QUICK = Patience(tries=3, first_pause_s=0.01, longest_pause_s=0.5, connect_s=2, silence_s=2, request_s=5)
+QUICK = Patience(tries=3, first_pause_s=0.01, longest_pause_s=0.5, connect_s=10, silence_s=10, request_s=20)
 
 
 @pytest.fixture

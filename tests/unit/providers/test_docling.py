@@ -63,7 +63,7 @@ async def test_who_it_is(peer: DoclingPeer) -> None:
     client = ProviderClient("docling", peer.url, patience=QUICK)
     engine = DoclingEngine(client, max_pages=7)
 
-    assert ("docling-serve 1.38.2", 7) == (await engine.describe(), await engine.page_limit())
+    assert ("docling-serve 1.38.2", 7) == (await engine.describe(), (await engine.reach()).pages)
     await engine.close()
 
 

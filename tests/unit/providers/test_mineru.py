@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from docmill.adapters.engines.mineru.engine import MinerUEngine
-from docmill.adapters.engines.mineru.results import Origin, read
+from docmill.adapters.engines.mineru.results import read
+from docmill.adapters.engines.polling import Origin
 from docmill.adapters.providers.client import ProviderClient
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
 from docmill.core.parsed import Parsed
@@ -87,14 +88,14 @@ async def test_pages_of_the_cloud_are_progress(client: MakeClient, work: MakeWor
 async def test_the_cloud_is_found_with_and_without_its_path(client: MakeClient, work: MakeWork, path: str) -> None:
     with CloudPeer() as peer:
         engine = MinerUEngine(client(peer.url + path))
-        assert ("MinerU cloud v4", 200) == (await engine.describe(), await engine.page_limit())
+        assert ("MinerU cloud v4", 200) == (await engine.describe(), (await engine.reach()).pages)
         await engine.close()
 
 
 async def test_the_3_server_is_found(client: MakeClient) -> None:
     with ThreePeer() as peer:
         engine = MinerUEngine(client(peer.url), max_pages=10)
-        assert ("MinerU 3.4.5", 10) == (await engine.describe(), await engine.page_limit())
+        assert ("MinerU 3.4.5", 10) == (await engine.describe(), (await engine.reach()).pages)
         await engine.close()
 
 
@@ -233,17 +234,17 @@ async def test_an_archive_that_is_no_good_is_an_invalid_answer(client: MakeClien
 def test_a_bomb_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "bomb.zip").write_bytes(bomb())
     with pytest.raises(StageFailed, match="would unpack to far more"):
-        read(tmp_path / "bomb.zip", tmp_path, Origin("mineru", "mineru", "application/pdf", {}))
+        read(tmp_path / "bomb.zip", tmp_path, Origin("mineru", "application/pdf", {}))
     assert [] == list((tmp_path / "assets").iterdir())
 
 
 def test_nothing_found_is_an_error_and_names_in_the_archive_are_no_paths(tmp_path: Path) -> None:
     (tmp_path / "empty.zip").write_bytes(odd_zip("full.md", "  \n"))
     with pytest.raises(DocumentError) as failed:
-        read(tmp_path / "empty.zip", tmp_path, Origin("mineru", "mineru", "application/pdf", {}))
+        read(tmp_path / "empty.zip", tmp_path, Origin("mineru", "application/pdf", {}))
     assert "document_no_text" == failed.value.code
     (tmp_path / "slip.zip").write_bytes(result_zip(["hello"], "../../", "full", layout="layout.json"))
-    parsed = read(tmp_path / "slip.zip", tmp_path, Origin("mineru", "mineru", "application/pdf", {}))
+    parsed = read(tmp_path / "slip.zip", tmp_path, Origin("mineru", "application/pdf", {}))
     assert 2 == len(list((tmp_path / "assets").iterdir()))
     assert "hello" in parsed.markdown
 

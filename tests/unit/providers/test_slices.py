@@ -16,7 +16,7 @@ from docmill.adapters.engines.slicing.sliced import SlicedEngine
 from docmill.adapters.providers.client import ProviderClient
 from docmill.core.errors import DocumentError, StageFailed
 from docmill.core.parsed import Page, Parsed
-from docmill.core.routing import Policy
+from docmill.core.routing import Policy, Reach
 from docmill.ports import Work
 from support.long_pdf import numbered_pdf
 from support.mineru_peers import CloudPeer
@@ -178,7 +178,7 @@ class Fixed:
 
 
 def auto(local: object, client: ProviderClient, **policy: object) -> AutoEngine:
-    member = Member(sliced(client), home=False, pages=200)
+    member = Member(sliced(client), home=False, reach=Reach(200))
     return AutoEngine(local, {"mineru": member}, Cutter(), Policy(**policy))  # type: ignore[arg-type]
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, lost, refused, shown
 from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
-
-from .contract import Sight, invalid, refused, shown
 
 if TYPE_CHECKING:
     from docmill.adapters.providers.client import Answer, ProviderClient
 
-UPLOAD_S: Final = 1800.0
 PAGES: Final = 200
 BYTES: Final = 200 * 1024 * 1024
 PREFIXES: Final = ("", "/api/v4")
@@ -68,8 +66,8 @@ class Cloud:
             file["is_ocr"] = True
         body = {"model_version": "vlm", **options, "files": [file]}
         batch = self._data(await self._client.ask("POST", f"{self._prefix}/file-urls/batch", json=body, once=True))
-        urls, job = batch.get("file_urls"), batch.get("batch_id")
-        if not isinstance(job, str) or not job or "/" in job or not isinstance(urls, list) or not urls:
+        urls, job = batch.get("file_urls"), id_in(batch, "batch_id", self._client.name)
+        if not isinstance(urls, list) or not urls:
             raise invalid(self._client.name, "it gives no address for the file")
         await self._put(sending, str(urls[0]))
         return job
@@ -78,9 +76,7 @@ class Cloud:
         """Without a Content-Type: the address was signed without one."""
         answer = await self._client.ask("PUT", url, body=sending.path, seconds=UPLOAD_S)
         if not answer.ok:
-            raise StageFailed(
-                "provider_lost", provider=self._client.name, why=f"the upload is answered {answer.status}"
-            )
+            raise lost(self._client.name, f"the upload is answered {answer.status}")
 
     async def look(self, job: str) -> Sight:
         data = self._data(await self._client.ask("GET", f"{self._prefix}/extract-results/batch/{job}"))
@@ -99,19 +95,13 @@ class Cloud:
             return Sight(is_done=True, result=url)
         if state == "failed":
             code = result.get("err_code")
-            raise (
-                _error(self._client.name, 200, code)
-                if code
-                else StageFailed("provider_failed", provider=self._client.name, why="its task failed")
-            )
+            raise _error(self._client.name, 200, code) if code else failed(self._client.name, "its task failed")
         raise invalid(self._client.name, "the task has an unknown state")
 
     async def fetch(self, job: str, sight: Sight, path: Path) -> None:  # noqa: ARG002 - the address is enough
         answer = await self._client.download(sight.result, path, seconds=UPLOAD_S)
         if not answer.ok:
-            raise StageFailed(
-                "provider_lost", provider=self._client.name, why=f"the download is answered {answer.status}"
-            )
+            raise lost(self._client.name, f"the download is answered {answer.status}")
 
     async def cancel(self, job: str) -> None:
         """There is no way to."""
@@ -148,7 +138,7 @@ def _error(provider: str, status: int, code: int | str | None) -> DocmillError:
     if code in SOON:
         return StageFailed("provider_busy", provider=provider, why=f"it answers {code}")
     if code in GONE:
-        return StageFailed("provider_lost", provider=provider, why=f"it answers {code}")
+        return lost(provider, f"it answers {code}")
     if code in QUOTA:
         return StageFailed("provider_quota", provider=provider, why=f"it answers {code}")
     if isinstance(code, int) and code in DOCUMENT:

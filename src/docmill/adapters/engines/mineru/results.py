@@ -9,7 +9,6 @@ more exact. Files are found by how their names end: folders and stems differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,9 +16,10 @@ import msgspec
 
 from docmill.adapters.engines.assembling import Assembly, Block
 from docmill.adapters.engines.local.job import clamp
+from docmill.adapters.engines.polling import Origin, invalid
 from docmill.adapters.engines.tables import as_html, as_markdown, rows_of
 from docmill.core.archive import TextEntry, unpack_result
-from docmill.core.errors import BadRequest, StageFailed
+from docmill.core.errors import BadRequest
 from docmill.core.parsed import Box, Parsed
 
 STRUCTURED = "structured_content.json"
@@ -33,16 +33,6 @@ VISUAL = ("image", "table", "chart", "code")
 THOUSANDTHS = 1000.0
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What the result is a result of."""
-
-    engine: str
-    provider: str
-    media_type: str
-    facts: dict[str, object]
-
-
 def read(archive: Path, folder: Path, origin: Origin) -> Parsed:
     """Unpack and read. An archive that is no good is an invalid answer, whatever is wrong with it."""
     assets = folder / "assets"
@@ -50,17 +40,15 @@ def read(archive: Path, folder: Path, origin: Origin) -> Parsed:
     try:
         texts, images = unpack_result(archive, assets, ENDINGS)
     except BadRequest as error:
-        raise StageFailed("provider_answer_invalid", provider=origin.provider, why=error.message) from error
+        raise invalid(origin.provider, error.message) from error
     by_name = {PurePosixPath(image.name_in_zip).name: image for image in images}
-    assembly = Assembly(origin.engine, origin.media_type, folder, by_name)
+    assembly = Assembly(origin.provider, origin.media_type, folder, by_name)
     try:
         blocks, pages, title = _blocks(texts)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
-        raise StageFailed(
-            "provider_answer_invalid", provider=origin.provider, why="its JSON has another shape"
-        ) from error
+        raise invalid(origin.provider, "its JSON has another shape") from error
     if blocks is None:
-        raise StageFailed("provider_answer_invalid", provider=origin.provider, why="there is no text in its archive")
+        raise invalid(origin.provider, "there is no text in its archive")
     return assembly.build(blocks, pages, title=title, facts=origin.facts)
 
 

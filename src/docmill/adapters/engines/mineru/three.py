@@ -8,15 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, is_json, lost, refused, shown
 from docmill.adapters.engines.sending import Sending
-from docmill.core.errors import StageFailed
-
-from .contract import Sight, invalid, refused, shown
 
 if TYPE_CHECKING:
     from docmill.adapters.providers.client import Answer, ProviderClient
 
-UPLOAD_S: Final = 1800.0
 PAGES: Final = 1000
 BYTES: Final = 200 * 1024 * 1024
 OURS: Final = {
@@ -42,7 +39,7 @@ class Three:
     @classmethod
     async def probe(cls, client: ProviderClient) -> Three | None:
         health = await client.ask("GET", "/health")
-        if not health.ok or "json" not in health.headers.get("content-type", ""):
+        if not is_json(health):
             return None
         told = health.table()
         if "protocol_version" not in told and told.get("status") != "healthy":
@@ -55,10 +52,7 @@ class Three:
             form.setdefault("parse_method", mode)
         file = ("files", sending.name, sending.path, sending.media_type)
         answer = await self._client.ask("POST", "/tasks", form=form, file=file, once=True, seconds=UPLOAD_S)
-        task = self._checked(answer).get("task_id")
-        if not isinstance(task, str) or not task or "/" in task or len(task) > 200:
-            raise invalid(self._client.name, "it has no task_id")
-        return task
+        return id_in(self._checked(answer), "task_id", self._client.name)
 
     async def look(self, job: str) -> Sight:
         found = self._checked(await self._client.ask("GET", f"/tasks/{job}"))
@@ -68,7 +62,7 @@ class Three:
         if status == "completed":
             return Sight(is_done=True, result=job)
         if status == "failed":
-            raise StageFailed("provider_failed", provider=self._client.name, why="its task failed")
+            raise failed(self._client.name, "its task failed")
         raise invalid(self._client.name, "the task has an unknown state")
 
     async def fetch(self, job: str, sight: Sight, path: Path) -> None:  # noqa: ARG002 - the task's id is enough
@@ -83,9 +77,9 @@ class Three:
 
     def _checked(self, answer: Answer) -> dict[str, Any]:
         if answer.status == 404:
-            raise StageFailed("provider_lost", provider=self._client.name, why="it no longer knows the task")
+            raise lost(self._client.name, "it no longer knows the task")
         if answer.status == 409:
-            raise StageFailed("provider_failed", provider=self._client.name, why="its task failed")
+            raise failed(self._client.name, "its task failed")
         if not answer.ok:
             raise refused(self._client.name, answer.status)
         return answer.table()

@@ -6,18 +6,28 @@ none, and at an orderly stop it calls them `canceled`. Both mean for us: lost, t
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from docmill.adapters.engines.sending import Sending
+from docmill.adapters.engines.polling import (
+    CANCEL_S,
+    UPLOAD_S,
+    Sight,
+    failed,
+    id_in,
+    invalid,
+    is_json,
+    lost,
+    refused,
+    shown,
+)
+from docmill.adapters.engines.sending import Sending, in_any_case
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
-
-from .contract import Sight, invalid, refused, shown
 
 if TYPE_CHECKING:
     from docmill.adapters.providers.client import Answer, ProviderClient
 
-UPLOAD_S: Final = 1800.0
 PAGES: Final = 1000
 BYTES: Final = 200 * 1024 * 1024
 WAITING: Final = frozenset({"queued", "running", "pending", "processing"})
@@ -37,17 +47,17 @@ class Today:
     @classmethod
     async def probe(cls, client: ProviderClient) -> Today | None:
         health = await client.ask("GET", "/v1/health")
-        if not health.ok or not _is_json(health):
+        if not is_json(health):
             return None
         told = health.table()
         if not isinstance(told.get("features"), dict):
             return None
         tiers = await client.ask("GET", "/v1/tiers")
-        listed = tiers.table().get("data") if tiers.ok and _is_json(tiers) else None
+        listed = tiers.table().get("data") if is_json(tiers) else None
         usage = await client.ask("GET", "/v1/usage")
         if usage.status in (401, 403):
             raise refused(client.name, usage.status)
-        limits = usage.table().get("limits") if usage.ok and _is_json(usage) else None
+        limits = usage.table().get("limits") if is_json(usage) else None
         names = [str(one.get("id")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         return cls(client, shown(told.get("version")), names, limits if isinstance(limits, dict) else {})
 
@@ -58,8 +68,23 @@ class Today:
             "output_formats": ["zip"],
             **self._options(sending),
         }
-        job = self._checked(await self._client.ask("POST", "/v1/parse/jobs", json=body, once=True))
-        return _text(job, "job_id", self._client.name)
+        asking = asyncio.ensure_future(self._client.ask("POST", "/v1/parse/jobs", json=body, once=True))
+        try:
+            return self._job(await asyncio.shield(asking))
+        except asyncio.CancelledError:
+            # The job may have begun already, and only its id is still on the way.
+            await in_any_case(self._call_off(asking))
+            raise
+
+    async def _call_off(self, asking: asyncio.Future[Answer]) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self.cancel(self._job(await asking))
+        except (DocmillError, TimeoutError):
+            return
+
+    def _job(self, answer: Answer) -> str:
+        return id_in(self._checked(answer), "job_id", self._client.name)
 
     def _options(self, sending: Sending) -> dict[str, str]:
         tier = sending.options.get("tier") or (self._tiers[0] if self._tiers == ["flash"] else None)
@@ -77,14 +102,13 @@ class Today:
         }
         upload = self._checked(await self._client.ask("POST", "/v1/uploads", json=wanted))
         if upload.get("status") != "completed":
-            where = f"/v1/uploads/{_text(upload, 'id', self._client.name)}"
+            where = f"/v1/uploads/{id_in(upload, 'id', self._client.name)}"
             await self._put(sending, f"{where}/content")
             answer = await self._client.ask("POST", f"{where}/complete", json={"sha256sum": sending.sha256})
             if answer.status == 409:  # an earlier try had worked, and only its answer got lost
                 answer = await self._client.ask("GET", where)
             upload = self._checked(answer)
-        file = upload.get("file")
-        return _text(file if isinstance(file, dict) else {}, "id", self._client.name)
+        return id_in(upload.get("file"), "id", self._client.name)
 
     async def _put(self, sending: Sending, where: str) -> None:
         # At the address that we know: the one in the answer is the server's own idea of its name.
@@ -100,10 +124,9 @@ class Today:
             return Sight()
         file = self._file(found)
         if status == "canceled":
-            raise StageFailed("provider_lost", provider=self._client.name, why="it called the job off")
+            raise lost(self._client.name, "it called the job off")
         if status == "completed" and isinstance(outputs := file.get("output_files"), dict):
-            ref = outputs.get("zip")
-            return Sight(is_done=True, result=_text(ref if isinstance(ref, dict) else {}, "file_id", self._client.name))
+            return Sight(is_done=True, result=id_in(outputs.get("zip"), "file_id", self._client.name))
         if status not in ("failed", "partial", "completed"):
             raise invalid(self._client.name, "the job has an unknown state")
         error = file.get("error")
@@ -137,27 +160,16 @@ class Today:
         if code in LOST or code in DOCUMENTS:
             return self._verdict(code)
         if answer.status == 404:
-            return StageFailed("provider_lost", provider=self._client.name, why="it answers 404")
+            return lost(self._client.name, "it answers 404")
         return refused(self._client.name, answer.status, code)
 
     def _verdict(self, code: object) -> DocmillError:
         if code in ("encrypted_document", "password_required"):
             return DocumentError("document_encrypted")
         if code in LOST:
-            return StageFailed("provider_lost", provider=self._client.name, why=shown(code))
-        return StageFailed("provider_failed", provider=self._client.name, why=shown(code))
-
-
-def _is_json(answer: Answer) -> bool:
-    return "json" in answer.headers.get("content-type", "")
+            return lost(self._client.name, shown(code))
+        return failed(self._client.name, shown(code))
 
 
 def _number(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
-
-
-def _text(found: dict[str, Any], key: str, provider: str) -> str:
-    value = found.get(key)
-    if not isinstance(value, str) or not value or len(value) > 200 or "/" in value or ".." in value:
-        raise invalid(provider, f"it has no {key}")
-    return value

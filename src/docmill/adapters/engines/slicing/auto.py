@@ -12,7 +12,7 @@ import structlog
 
 from docmill.core.errors import DocmillError, StageFailed
 from docmill.core.parsed import Parsed
-from docmill.core.routing import Offer, Policy, Route, quality, route, stricter
+from docmill.core.routing import Offer, Policy, Reach, Route, quality, route, stricter
 from docmill.ports import Deferred
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class Member:
 
     engine: ProviderEngine
     home: bool
-    pages: int
-    """The limit that is assumed before anybody asked it."""
+    reach: Reach
+    """What is assumed before anybody asked it."""
 
 
 class AutoEngine:
@@ -57,7 +57,7 @@ class AutoEngine:
 
     def offers(self) -> list[Offer]:
         return [
-            Offer(name, member.engine.media_types, member.pages, home=member.home)
+            Offer(name, member.engine.media_types, member.reach, home=member.home)
             for name, member in self._members.items()
         ]
 
