@@ -148,7 +148,13 @@ SENTENCES: dict[str, str] = {
     "twin_drift": "Somebody edited the twin since it was written: {path}. It was kept.",
     "twin_failed": "The twin could not be written: {why}",
     "twin_unavailable": "The place of the twin does not answer: {why}",
+    "twin_not_ready": "Task {task} is {status}: only a completed task has a twin.",
     "twin_target_invalid": "The twin's folder is not allowed: {why}",
+    # what a client meets on its side of the wire
+    "service_unreachable": "The service does not answer: {why}",
+    "answer_unexpected": "The answer is not docmill's: {why}",
+    "wait_timeout": "Task {task} is still {status} after {seconds} s; it goes on.",
+    "task_cancelled": "Task {task} was cancelled.",
     # our own state
     "database_unavailable": "The database does not answer. Try again in a moment.",
     "database_busy": "The database is busy with something that this has to wait for. Try again in a moment.",
@@ -188,6 +194,8 @@ RETRYABLE = frozenset(
         "fetch_failed",
         "twin_unavailable",
         "keys_unavailable",
+        "service_unreachable",
+        "wait_timeout",
     }
 )
 

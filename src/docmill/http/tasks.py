@@ -6,12 +6,14 @@ import asyncio
 import base64
 import re
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
+from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.types import Receive
 
 from docmill.core.access import Principal
@@ -34,11 +36,12 @@ from docmill.http.wire import (
     tasks_json,
 )
 from docmill.ports import Filter, Ports
-from docmill.work import control, query
+from docmill.work import control, query, twins
 
 MAX_BATCH = 100
 MAX_WAIT_S = 60.0
 RESULTS_AT_ONCE = 8
+BINARY = {"type": "string", "format": "binary"}
 
 router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 429))
 
@@ -129,6 +132,21 @@ async def post_retry(task_id: TaskId, body: Retry, who: Caller, ports: Bound) ->
 async def post_mount(task_id: TaskId, body: Mount, who: Caller, ports: Bound) -> MountAck:
     path = await control.mount(ports, who, task_id, table_id=body.table_id, json_path=body.json_path)
     return MountAck(success=True, message="Task result mounted successfully", mounted_path=path)
+
+
+@router.get(
+    "/tasks/{task_id}/twin",
+    summary="The twin of a completed task as a ZIP file: Markdown, pages, images",
+    response_class=Response,
+    responses={200: {"description": "The archive", "content": {"application/zip": {"schema": BINARY}}}},
+)
+async def get_twin(
+    task_id: TaskId, who: Caller, ports: Bound, layout: Literal["folder", "sidecar"] = "folder"
+) -> Response:
+    stack = AsyncExitStack()
+    archive = await stack.enter_async_context(twins.packed(ports, who, task_id, layout))
+    headers = {"Content-Disposition": f'attachment; filename="twin-{task_id}.zip"'}
+    return FileResponse(archive, headers=headers, media_type="application/zip", background=BackgroundTask(stack.aclose))
 
 
 def read_ids(text: str) -> list[int]:

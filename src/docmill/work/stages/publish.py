@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -110,7 +110,7 @@ async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
         )
         names = [file.asset for file in twin.files if file.asset]
         async with scratch(ports.scratch / f"{step.attempt.id}-twin") as there:
-            assets = await _fetched(objects(ports, task.tenant), task, names, there)
+            assets = await fetched(objects(ports, task.tenant), {name: asset_key(task, name) for name in names}, there)
             original = there / "original"
             await objects(ports, task.tenant).fetch(task.source_key, original)
             await ports.library.keep_original(folder, twin.source_name, original)
@@ -124,11 +124,12 @@ async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
     return written.path
 
 
-async def _fetched(store: TenantStore, task: Task, names: list[str], folder: Path) -> dict[str, Path]:
+async def fetched(store: TenantStore, keys: Mapping[str, str], folder: Path) -> dict[str, Path]:
+    """Objects as files, by the names that they are asked for."""
     found = {}
-    for number, name in enumerate(names):
+    for number, (name, key) in enumerate(keys.items()):
         path = folder / "assets" / str(number)
-        await store.fetch(asset_key(task, name), path)
+        await store.fetch(key, path)
         found[name] = path
     return found
 
