@@ -28,6 +28,7 @@ from docmill import __version__
 from docmill.adapters.engines.local import Limits as ParseLimits
 from docmill.adapters.engines.local import LocalEngine
 from docmill.adapters.fetching.guarded import GuardedFetcher
+from docmill.adapters.fetching.posting import GuardedPoster
 from docmill.adapters.libraries import Shelves
 from docmill.adapters.libraries.disk import DiskLibrary
 from docmill.adapters.libraries.objects import ObjectLibrary
@@ -40,9 +41,11 @@ from docmill.adapters.sql.documents import SqlDocuments
 from docmill.adapters.sql.keys import SqlKeys
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.migrate import migrate
+from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.rules import SqlRules
 from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.adapters.sql.tables import SqlTables
+from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
@@ -246,6 +249,8 @@ def limits(settings: Settings) -> Limits:
         beat_s=settings.heartbeat,
         sweep_s=settings.sweep,
         stay_home=settings.routing.stay_home,
+        webhook_s=settings.webhook_timeout,
+        webhook_window_ms=round(settings.webhook_days * 24 * 3600 * 1000),
     )
     if llm:
         plain = replace(plain, llm_tokens=llm.budget_tokens, llm_seconds=llm.budget_seconds)
@@ -369,6 +374,13 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         tables=SqlTables(database),
         documents=SqlDocuments(database),
         keys=SqlKeys(database),
+        webhooks=SqlWebhooks(database),
+        outbox=SqlOutbox(database),
+        poster=GuardedPoster(
+            GuardedFetcher(
+                allow_networks=[ip_network(one) for one in settings.webhook_networks], ports=settings.webhook_ports
+            )
+        ),
         engines=engines,
         renderer=local,
         library=libraries(settings, store),

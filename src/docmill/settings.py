@@ -219,6 +219,16 @@ class Settings(BaseSettings):
     fetch_networks: tuple[str, ...] = Field(
         (), description="Private networks from which results may be fetched; public ones always may."
     )
+    webhook_networks: tuple[str, ...] = Field(
+        (), description="Private networks to which webhooks may be sent; public ones always may."
+    )
+    webhook_ports: tuple[int, ...] = Field((80, 443), description="Ports to which webhooks may be sent.")
+    webhook_timeout: float = Field(
+        20.0, gt=0, le=30, description="Seconds that the receiver of a webhook may take to answer."
+    )
+    webhook_days: float = Field(
+        3.0, gt=0, le=30, description="Days over which a webhook is sent again that was not received."
+    )
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(
         default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."
@@ -305,7 +315,7 @@ def _shown(name: str, value: Any) -> str:
         return urlsplit(str(value)).scheme + "://…"
     if isinstance(value, BaseModel | SecretStr):
         return "…"
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def environment_name(name: str) -> str:

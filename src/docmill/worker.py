@@ -14,7 +14,7 @@ from docmill.core.reports import GivenBack
 from docmill.core.task import Attempt, State, Task
 from docmill.core.turns import Lane
 from docmill.ports import Ports
-from docmill.work import sweep
+from docmill.work import notify, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Place, Places
 from docmill.work.receive import receive, tell
@@ -50,6 +50,7 @@ class Worker:
         self._heart.start()
         self._loops = [asyncio.create_task(self._consume(lane)) for lane in Lane]
         self._loops += [asyncio.create_task(self._sweep()), asyncio.create_task(self._watch())]
+        self._loops.append(asyncio.create_task(notify.Notifier(self._ports).run()))
 
     async def stop(self) -> None:
         """Take nothing new, give back what is unfinished. It costs no attempt."""
@@ -142,6 +143,7 @@ class Worker:
                 await sweep.sweep(self._ports)
                 if time.monotonic() - collected > COLLECT_EVERY_S:
                     await sweep.collect(self._ports)
+                    await notify.prune(self._ports)
                     collected = time.monotonic()
             except DocmillError as error:
                 log.warning("sweep_failed", code=error.code)

@@ -1,6 +1,6 @@
 """Two tenants, two users of one, and the same name in both: nobody reaches what is another's.
 
-Tasks, rules and tables belong to a user; documents and assets to the whole tenant.
+Tasks, rules, tables and webhooks belong to a user; documents and assets to the whole tenant.
 """
 
 from __future__ import annotations
@@ -51,6 +51,14 @@ ROUTES: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/api/v1/tables/{table_id}", {}),
     ("GET", "/api/v1/tables/{table_id}/data", {}),
     ("GET", "/api/v1/tables/{table_id}/data", {"params": {"pointer": "/secret"}}),
+    ("GET", "/api/v1/webhooks/{webhook_id}", {}),
+    ("PUT", "/api/v1/webhooks/{webhook_id}", {"json": {"url": "https://stolen.example"}}),
+    ("DELETE", "/api/v1/webhooks/{webhook_id}", {}),
+    ("POST", "/api/v1/webhooks/{webhook_id}/rotate", {}),
+    ("POST", "/api/v1/webhooks/{webhook_id}/test", {}),
+    ("POST", "/api/v1/webhooks/{webhook_id}/redeliver", {}),
+    ("GET", "/api/v1/webhooks/deliveries/{delivery_id}", {}),
+    ("POST", "/api/v1/webhooks/deliveries/{delivery_id}/redeliver", {}),
     ("GET", "/api/external/jobs/{job_id}", {}),
     ("POST", "/api/external/jobs/{job_id}/token", {}),
 ]
@@ -179,8 +187,10 @@ def goods(house: House) -> Goods:
     alice = house.etl("acme/alice")
     source = hostile.built(documents.pdf_rich)
     key = alice.upload("minutes.pdf", source, project=PROJECT)["key"]
+    webhook = alice.http.post("/api/v1/webhooks", json={"url": "https://hooks.invalid/"}).json()
     task = alice.wait(alice.post("/submit", json={"s3_key": key, "filename": "minutes.pdf"}).json()["task_id"])
     assert "completed" == task["status"], task
+    [delivery] = alice.http.get("/api/v1/webhooks/deliveries").json()["deliveries"]
     document = task["metadata"]["document_id"]
     assets = alice.http.get(f"/api/v1/documents/{document}/assets").json()["assets"]
     rule = alice.post("/rules", json={"name": "alices", "postprocess_mode": "skip"}).json()["rule_id"]
@@ -196,6 +206,8 @@ def goods(house: House) -> Goods:
         "document_id": document,
         "asset_id": assets[0]["ref"]["asset_id"],
         "page": 1,
+        "webhook_id": webhook["id"],
+        "delivery_id": delivery["id"],
     }
     return Goods(ids, key, source)
 
@@ -254,6 +266,8 @@ def test_lists_show_nothing_of_others(house: House, goods: Goods, who: str) -> N
     found = {one["ref"]["document_id"] for one in etl.http.get("/api/v1/documents").json()["documents"]}
     assert (ids["document_id"] in found) == who.startswith("acme/")
     assert [] == etl.http.get("/api/external/jobs").json()["jobs"]
+    assert [] == etl.http.get("/api/v1/webhooks").json()["webhooks"]
+    assert [] == etl.http.get("/api/v1/webhooks/deliveries").json()["deliveries"]
 
 
 @pytest.mark.parametrize(("who", "status"), [("beta/alice", 404), ("acme/bob", 403)])
@@ -342,6 +356,8 @@ def test_after_all_that_alice_still_has_everything(house: House, goods: Goods) -
     assert 200 == blob.status_code
     assert 200 == alice.http.get(f"/api/v1/assets/{goods.ids['asset_id']}/blob").status_code
     assert "running" == alice.http.get(f"/api/external/jobs/{goods.ids['job_id']}").json()["status"]
+    webhook = alice.http.get(f"/api/v1/webhooks/{goods.ids['webhook_id']}").json()
+    assert ("https://hooks.invalid/", True, 1) == (webhook["url"], webhook["enabled"], webhook["secrets"])
     assert [goods.ids["job_id"]] == [one["jobId"] for one in alice.http.get("/api/external/jobs").json()["jobs"]]
 
 

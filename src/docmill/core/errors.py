@@ -155,6 +155,17 @@ SENTENCES: dict[str, str] = {
     "answer_unexpected": "The answer is not docmill's: {why}",
     "wait_timeout": "Task {task} is still {status} after {seconds} s; it goes on.",
     "task_cancelled": "Task {task} was cancelled.",
+    # webhooks
+    "webhook_not_found": "There is no webhook {webhook}.",
+    "webhook_delivery_not_found": "There is no delivery {delivery}.",
+    "webhook_kind_unknown": "There is no event '{kind}'. Events: {known}.",
+    "webhook_limit": "There are {limit} webhooks already; that is the most that one user may have.",
+    "webhook_disabled": "Webhook {webhook} is disabled. Enable it first.",
+    "webhook_gone": "The receiver answered 410: it wants no more messages.",
+    "webhook_redirected": "The receiver redirects, which is not followed.",
+    "webhook_refused": "The receiver did not answer with a success.",
+    "webhook_timeout": "The receiver did not answer in time.",
+    "webhook_unreachable": "The receiver cannot be reached.",
     # our own state
     "database_unavailable": "The database does not answer. Try again in a moment.",
     "database_busy": "The database is busy with something that this has to wait for. Try again in a moment.",
@@ -196,6 +207,10 @@ RETRYABLE = frozenset(
         "keys_unavailable",
         "service_unreachable",
         "wait_timeout",
+        "webhook_redirected",
+        "webhook_refused",
+        "webhook_timeout",
+        "webhook_unreachable",
     }
 )
 

@@ -36,6 +36,7 @@ from docmill.http import (
     tasks,
     uploads,
     watch,
+    webhooks,
 )
 from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.callbacks import CallbackFront, CallbackOptions
@@ -49,7 +50,7 @@ from docmill.ports import Ports
 
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
-DOORS = (uploads, tasks, events, watch, rules, tables, documents, contracts, jobs, objects, health, metrics)
+DOORS = (uploads, tasks, events, watch, rules, tables, documents, contracts, jobs, webhooks, objects, health, metrics)
 QUIET = frozenset({"/health", "/ready", "/metrics"})
 API = ("/api/", "/health", "/ready", "/metrics", "/openapi.json")
 EVERYWHERE = {

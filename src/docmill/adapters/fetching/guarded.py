@@ -13,7 +13,7 @@ import hashlib
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -93,9 +93,13 @@ class GuardedFetcher:
         finally:
             draft.unlink(missing_ok=True)
 
+    def checked(self, url: str) -> Target:
+        """Read the URL, without asking anybody what its name leads to."""
+        return check_url(url, ports=self._ports, allow_hosts=self._allow_hosts, allow_networks=self._allow_networks)
+
     async def pinned(self, url: str) -> tuple[Target, tuple[str, ...]]:
         """Check the URL, resolve its host once, and check every address. Connect to these, and to nothing else."""
-        target = check_url(url, ports=self._ports, allow_hosts=self._allow_hosts, allow_networks=self._allow_networks)
+        target = self.checked(url)
         if target.address:
             return target, (str(target.address),)
         try:
@@ -111,7 +115,7 @@ class GuardedFetcher:
     async def _follow(self, url: str, draft: Path, limit_bytes: int) -> Fetched:
         for _ in range(self._redirects + 1):
             target, addresses = await self.pinned(url)
-            async with self._answer(target, addresses) as response:
+            async with self.asked("GET", target, addresses, headers={"Accept": "*/*"}) as response:
                 if response.status_code in REDIRECTS and (location := response.headers.get("location")):
                     url = urljoin(target.url, location)
                     continue
@@ -121,8 +125,16 @@ class GuardedFetcher:
         raise Invalid("address_refused", why=f"it redirects more than {self._redirects} times")
 
     @contextlib.asynccontextmanager
-    async def _answer(self, target: Target, addresses: Sequence[str]) -> AsyncIterator[httpx2.Response]:
-        """Ask the addresses in turn until one takes the connection."""
+    async def asked(
+        self,
+        method: str,
+        target: Target,
+        addresses: Sequence[str],
+        *,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        """Ask the addresses in turn until one takes the connection. The body of the answer is still to be read."""
         if self._tls is None and target.scheme == "https":
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False)
         async with contextlib.AsyncExitStack() as stack:
@@ -136,8 +148,8 @@ class GuardedFetcher:
             )
             for number, address in enumerate(addresses, 1):
                 try:
-                    asked = client.stream("GET", **_request(target, address))
-                    response = await stack.enter_async_context(asked)
+                    asking = client.stream(method, **_request(target, address, headers), content=content)
+                    response = await stack.enter_async_context(asking)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout):
                     if number == len(addresses):
                         raise
@@ -169,15 +181,15 @@ class GuardedFetcher:
         )
 
 
-def _request(target: Target, address: str) -> dict[str, Any]:
+def _request(target: Target, address: str, headers: Mapping[str, str]) -> dict[str, Any]:
     host = f"[{address}]" if ":" in address else address
     return {
         "url": f"{target.scheme}://{host}:{target.port}{target.target}",
         "headers": {
             "Host": target.host_header,
             "Accept-Encoding": "identity",
-            "Accept": "*/*",
             "User-Agent": "docmill",
+            **headers,
         },
         "extensions": {"sni_hostname": target.host},
     }

@@ -11,6 +11,7 @@ import structlog
 
 from docmill.adapters.sql import progress
 from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.outbox import announce
 from docmill.adapters.sql.rows import (
     ATTEMPT_COLUMNS,
     TASK_COLUMNS,
@@ -370,6 +371,7 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
     rows = yield GET_TASK(id=task_id)
     task = task_of(rows[0])
     yield SET_FACE(id=task_id, face=encode(face_of(task)))
+    yield from announce(None, task)
     return task, True
 
 
@@ -445,6 +447,7 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
         )
     yield from _recount(old, new)
     yield from _log(old, change.events)
+    yield from announce(old, new)
     return replace(change, task=new)
 
 
