@@ -14,6 +14,7 @@
     ├── DocumentError     422   the document itself cannot be processed
     ├── StageFailed       500   a stage broke down; retryable if its code says so
     ├── Unavailable       503   retryable
+    ├── TimedOut          504
     └── StorageFull       507   retryable
 
 The sentence of a code is its message; facts fill its gaps. The catalogue explains each code in three languages.
@@ -60,6 +61,7 @@ SENTENCES: dict[str, str] = {
     "key_invalid": "The key is not valid: {why}",
     "engine_unknown": "There is no engine '{engine}'. Configured: {known}.",
     "ledger_busy": "Task {task} changes too fast to decide. Try again.",
+    "conversion_pending": "The conversion takes longer than a caller may wait. Ask for it: /v1/status/poll/{task}",
     "attempt_superseded": "This attempt is no longer the current one.",
     # rules
     "rule_not_found": "There is no rule {rule}.",
@@ -301,6 +303,10 @@ class StageFailed(DocmillError):
 
 class Unavailable(DocmillError):
     status = 503
+
+
+class TimedOut(DocmillError):
+    status = 504
 
 
 class StorageFull(DocmillError):

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmill.http import (
     contracts,
+    docling,
     documents,
     errors,
     events,
@@ -50,9 +51,12 @@ from docmill.ports import Ports
 
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
-DOORS = (uploads, tasks, events, watch, rules, tables, documents, contracts, jobs, webhooks, objects, health, metrics)
+DOORS = (
+    *(uploads, tasks, events, watch, rules, tables, documents, contracts, jobs),
+    *(webhooks, objects, health, metrics, docling),
+)
 QUIET = frozenset({"/health", "/ready", "/metrics"})
-API = ("/api/", "/health", "/ready", "/metrics", "/openapi.json")
+API = ("/api/", "/v1/", "/version", "/health", "/ready", "/metrics", "/openapi.json")
 EVERYWHERE = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

@@ -36,11 +36,13 @@ STREAMED: Mapping[str, int | None] = {
     "/api/v1/documents": None,
     "/api/v1/assets": None,
     "/api/v1/contracts": None,
+    "/v1/convert/file": None,
 }
 """Routes that read their body themselves: they know their own limits, and judge its JSON by their own rules."""
 LARGE: Mapping[str, int | None] = {
     "/api/v1/projects": 20 * MiB,
     "/api/v1/tables": 20 * MiB,
+    "/v1/convert/source": 128 * MiB,
 }
 
 Check = Callable[[], Awaitable[str | None]]

@@ -71,6 +71,7 @@ async def run(app: FastAPI, listener: socket.socket, *, grace_s: float) -> None:
     config = uvicorn.Config(
         app,
         http=Protocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

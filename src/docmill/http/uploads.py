@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import structlog
 from fastapi import APIRouter, Query
@@ -250,6 +250,7 @@ class Inbox:
     max_bytes: int
     fields: dict[str, str] = field(default_factory=dict)
     files: list[Received] = field(default_factory=list)
+    max_fields: ClassVar[int] = 16
 
     async def __aenter__(self) -> Inbox:
         return self
@@ -268,12 +269,12 @@ class Inbox:
         if _content_length(request) > self.max_bytes:
             raise TooLarge("upload_too_large", limit=self.max_bytes)
         body = _body(request, self.max_bytes)
-        form = Form.of(request.headers, body, FormLimits(files=self.max_files, parts=self.max_files + 16))
+        form = Form.of(request.headers, body, self._limits())
         while part := await form.next_part():
             if part.is_file and part.name in ("file", "files"):
                 await self._store(part)
             elif not part.is_file and part.filename is None:
-                self._add(part.name, await part.text())
+                self.add(part.name, await part.text())
         if not self.files:
             raise Invalid("upload_missing_file")
 
@@ -288,7 +289,10 @@ class Inbox:
         except ValidationError as error:
             raise validation({**one, "loc": ("body", *one["loc"])} for one in error.errors()) from None
 
-    def _add(self, name: str, text: str) -> None:
+    def _limits(self) -> FormLimits:
+        return FormLimits(fields=self.max_fields, files=self.max_files, parts=self.max_files + self.max_fields)
+
+    def add(self, name: str, text: str) -> None:
         if name in self.fields:
             raise Invalid("request_invalid", why=f"the form has the field '{name[:64]}' twice.")
         self.fields[name] = text
