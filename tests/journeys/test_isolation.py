@@ -38,6 +38,9 @@ ROUTES: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/api/v1/etl/tasks/{task_id}/events", {}),
     ("GET", "/api/v1/etl/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
     ("GET", "/api/v1/etl/tasks/{task_id}/extraction", {}),
+    ("GET", "/api/v1/etl/tasks/{task_id}/twin", {}),
+    ("GET", "/v1/status/poll/{conversion_id}", {}),
+    ("GET", "/v1/result/{conversion_id}", {}),
     ("POST", "/api/v1/etl/tasks/{task_id}/cancel", {}),
     ("POST", "/api/v1/etl/tasks/{task_id}/cancel", {"params": {"force": "true"}}),
     ("POST", "/api/v1/etl/tasks/{task_id}/retry", {"json": {"from_stage": "mineru"}}),
@@ -201,6 +204,7 @@ def goods(house: House) -> Goods:
     ids = {
         "job_id": alice.task(job)["metadata"]["job_id"],
         "task_id": task["task_id"],
+        "conversion_id": f"{task['task_id']}.mj.e.1-0.i",
         "rule_id": rule,
         "table_id": table.json()["id"],
         "document_id": document,

@@ -249,19 +249,21 @@ async def post_source_async(body: ConvertSources, who: Caller, ports: Bound) -> 
     return await _status(ports, who, await _of_sources(body, ports, who))
 
 
-@router.get("/v1/status/poll/{task_id}", response_model=TaskStatus, summary="docling-serve: how far a submission is")
+@router.get(
+    "/v1/status/poll/{conversion_id}", response_model=TaskStatus, summary="docling-serve: how far a submission is"
+)
 async def get_status(
-    task_id: TaskText, request: Request, who: Caller, ports: Bound, wait: Annotated[float, Query(ge=0)] = 0
+    conversion_id: TaskText, request: Request, who: Caller, ports: Bound, wait: Annotated[float, Query(ge=0)] = 0
 ) -> Response:
-    asked = Conversion.of_id(task_id)
+    asked = Conversion.of_id(conversion_id)
     await _tasks(ports, who, asked)
     await _ended(request, ports, who, asked, min(wait, MAX_WAIT_S))
     return await _status(ports, who, asked)
 
 
-@router.get("/v1/result/{task_id}", summary="docling-serve: the result of a submission", responses=ANSWER)
-async def get_result(task_id: TaskText, who: Caller, ports: Bound) -> Response:
-    asked = Conversion.of_id(task_id)
+@router.get("/v1/result/{conversion_id}", summary="docling-serve: the result of a submission", responses=ANSWER)
+async def get_result(conversion_id: TaskText, who: Caller, ports: Bound) -> Response:
+    asked = Conversion.of_id(conversion_id)
     tasks = await _tasks(ports, who, asked)
     if not all(task.is_final for task in tasks) or not any(task.status is Status.COMPLETED for task in tasks):
         raise TaskMissing("Task result not found. Please wait for a completion status.")
