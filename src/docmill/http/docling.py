@@ -223,7 +223,7 @@ TaskText = Annotated[str, Path(max_length=2_100, description="As the submission 
 
 
 @router.get("/version", response_model=None, summary="docling-serve: versions")
-async def get_version() -> dict[str, str]:
+async def get_version(_: Caller) -> dict[str, str]:
     return {"docmill": __version__, "docling-serve": "1.0.0"}
 
 
