@@ -33,7 +33,7 @@ def page_texts(data: bytes) -> list[str]:
         pdf.close()
 
 
-def result_zip(pages: list[str], prefix: str, stem: str, *, layout: str) -> bytes:
+def result_zip(pages: list[str], prefix: str, stem: str, *, layout: str, pictures: bool = True) -> bytes:
     """What both write: a flat list in thousandths, a layout in units of the page, the images."""
     listed: list[dict[str, Any]] = []
     infos = []
@@ -41,7 +41,7 @@ def result_zip(pages: list[str], prefix: str, stem: str, *, layout: str) -> byte
         listed.append({"type": "header", "text": "PAGE HEADER", "page_idx": index, "bbox": [0, 0, 1000, 50]})
         listed.append({"type": "text", "text": text, "text_level": 1 if index == 0 else 0, "page_idx": index})
         name = f"{index:04d}abc.jpg"
-        if index == 0:
+        if index == 0 and pictures:
             listed.append(
                 {
                     "type": "image",
@@ -150,7 +150,8 @@ class StoragePeer(ProviderPeer):
     def cdn(self, asked: Asked) -> Reply:
         if "authorization" in asked.headers:
             return Reply(403, body=b"two kinds of leave")
-        return Reply(body=result_zip(self.cloud.jobs[asked.found[0]].pages, "", "full", layout="layout.json"))
+        pages = self.cloud.jobs[asked.found[0]].pages
+        return Reply(body=result_zip(pages, "", "full", layout="layout.json", pictures=self.cloud.pictures))
 
 
 class CloudPeer(ProviderPeer):
@@ -167,6 +168,8 @@ class CloudPeer(ProviderPeer):
         """Text of a first page: how often a slice that begins with it fails."""
         self.codes: list[int | str] = []
         """Errors that the next submissions are answered with."""
+        self.pictures = True
+        """It finds some on the first page of whatever it gets."""
         self.storage = StoragePeer(self)
 
     def __enter__(self) -> Self:

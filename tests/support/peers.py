@@ -17,9 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from support.loopback import Loopback
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Fault:
     """Answer these bytes, whatever they are."""
     cut: bool = False
     """Promise the whole answer, send half of it, and hang up."""
+    promise: float = 1.0
+    """Tell a size that is so much of the true one: more than comes, or less."""
     hang_up: bool = False
     """Say nothing at all."""
     slow_s: float = 0.0
@@ -100,8 +104,9 @@ def route(method: str, pattern: str) -> Callable[[Handler], Handler]:
     return mark
 
 
-class ProviderPeer:
+class ProviderPeer(Loopback):
     def __init__(self) -> None:
+        super().__init__(_handler(self))
         self.faults: list[Fault] = []
         self.seen: list[Asked] = []
         self.lock = threading.RLock()
@@ -111,21 +116,6 @@ class ProviderPeer:
             for handler in vars(kind).values()
             if hasattr(handler, "route")
         ]
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
 
     def asked(self, method: str, pattern: str) -> list[Asked]:
         with self.lock:
@@ -159,15 +149,6 @@ class ProviderPeer:
         return Reply(404, {"detail": "Not Found"})
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients hang up in the middle: that is what the tests are about."""
-
-
 def _handler(peer: ProviderPeer) -> type[BaseHTTPRequestHandler]:
     class Handling(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -194,7 +175,7 @@ def _handler(peer: ProviderPeer) -> type[BaseHTTPRequestHandler]:
                 return
             if fault and spoilt:
                 reply = Reply(fault.status or 200, body=fault.body or b"nothing to see", headers=fault.headers)
-            self._send(reply, cut=bool(fault and fault.cut))
+            self._send(reply, cut=bool(fault and fault.cut), promise=fault.promise if fault else 1.0)
 
         do_GET = do_POST = do_PUT = do_DELETE = serve  # noqa: N815 - the names that http.server calls
 
@@ -208,15 +189,15 @@ def _handler(peer: ProviderPeer) -> type[BaseHTTPRequestHandler]:
                 return b"".join(pieces)
             return self.rfile.read(int(headers.get("content-length", "0")))
 
-        def _send(self, reply: Reply, *, cut: bool) -> None:
+        def _send(self, reply: Reply, *, cut: bool, promise: float) -> None:
             data = reply.data
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(int(len(data) * promise)))
             self.end_headers()
             self.wfile.write(data[: len(data) // 2] if cut else data)
-            if cut:
+            if cut or promise != 1:
                 self.close_connection = True
 
     return Handling

@@ -19,9 +19,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from uuid import uuid4
+
+from support.loopback import Loopback
 
 KEPT = 4 * 1024 * 1024
 
@@ -63,29 +65,15 @@ class Heard:
         return self.said.status == 200 and not self.said.reset
 
 
-class Receiver:
+class Receiver(Loopback):
     def __init__(self) -> None:
+        super().__init__(partial(Handler, self))
         self.heard: list[Heard] = []
         self.files: dict[str, bytes] = {}
         self.otherwise = Say()
         self.on_progress: Say | None = None
         self._script: deque[Say] = deque()
         self._changed = threading.Condition()
-        self._server = Server(("127.0.0.1", 0), partial(Handler, self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def job(self, job_id: str | None = None) -> str:
         """The callback address of a secretary's job."""
@@ -135,15 +123,6 @@ class Receiver:
         with self._changed:
             self.heard.append(heard)
             self._changed.notify_all()
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Workers are killed in the middle of a request: that is what the tests are about."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -92,6 +92,14 @@ class Service:
         """The process whose children parse."""
         return self.pid
 
+    def memory(self, *, peak: bool = False) -> int:
+        """Bytes that the process holds, or held at most since this was asked without *peak*."""
+        if not peak:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        name = "VmHWM:" if peak else "VmRSS:"
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
     def client(self, **options: Any) -> httpx2.Client:
         return httpx2.Client(base_url=self.url, timeout=30, trust_env=False, **options)
 

@@ -18,6 +18,7 @@ from docmill.core.errors import DocmillError, DocumentError, StageFailed
 from docmill.core.parsed import Parsed
 from docmill.ports import Work
 from support.mineru_peers import CloudPeer, ThreePeer, result_zip
+from support.mineru_today import TodayPeer
 from support.peers import Asked, Fault, ProviderPeer, Reply, route
 
 Peer = ThreePeer | CloudPeer
@@ -186,7 +187,15 @@ async def test_passing_faults_while_looking_and_fetching_are_waited_out(
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>", b"{}", b"[]", b'{"code": 0}', b'{"code": 0, "data": {"extract_result": [7]}}', b'{"status": "odd"}'],
+    [
+        b"<html>",
+        b"{}",
+        b"[]",
+        b'{"code": 0}',
+        b'{"code": 0, "data": {"extract_result": [7]}}',
+        b'{"status": "odd"}',
+        b'{"status": ["pending"], "code": 0, "data": {"extract_result": [{"state": {}}]}}',
+    ],
 )
 async def test_wrong_json_while_looking_is_an_invalid_answer(
     peer: Peer, client: MakeClient, work: MakeWork, body: bytes
@@ -267,6 +276,56 @@ async def test_the_submission_is_not_sent_twice_when_its_answer_gets_lost(client
         with pytest.raises(StageFailed, match="does not answer"):
             await parse(peer, client(peer.url), work())
         assert 1 == len(peer.jobs)
+
+
+# --- the server of today, where it cannot be the real one
+
+
+@pytest.fixture
+def today() -> Iterator[TodayPeer]:
+    with TodayPeer() as peer:
+        yield peer
+
+
+async def test_bytes_that_it_knows_do_not_travel_again(today: TodayPeer, client: MakeClient, work: MakeWork) -> None:
+    for _ in range(2):
+        parsed, _ = await parse(today, client(today.url), work())
+        assert 2 == len(parsed.pages)
+
+    assert (2, 1) == (len(today.jobs), len(today.asked("PUT", ".*")))
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (Fault("GET", "/v1/parse/jobs/.*", body=b'{"status": []}'), "canceled"),
+        (Fault("GET", "/v1/parse/jobs/.*", status=500, times=3), "canceled"),
+        (Fault("GET", "/v1/files/.*", body=b"", status=404), "completed"),
+    ],
+    ids=["no sense", "no answer", "lost"],
+)
+async def test_a_job_that_nobody_waits_for_any_more_is_called_off(
+    today: TodayPeer, client: MakeClient, work: MakeWork, fault: Fault, status: str
+) -> None:
+    today.faults.append(fault)
+    with pytest.raises(StageFailed) as failed:
+        await parse(today, client(today.url), work())
+    assert failed.value.retryable
+    assert [status] == [job.status for job in today.jobs.values()]
+
+
+async def test_a_job_whose_id_is_still_on_the_way_is_called_off_too(
+    today: TodayPeer, client: MakeClient, work: MakeWork
+) -> None:
+    today.faults.append(Fault("POST", "/v1/parse/jobs", slow_s=0.5))
+    running = asyncio.create_task(parse(today, client(today.url), work()))
+    while not today.asked("POST", "/v1/parse/jobs"):
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert ["canceled"] == [job.status for job in today.jobs.values()]
 
 
 async def test_a_document_that_is_no_kind_of_theirs_never_leaves(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
+from reportlab.pdfgen import canvas
 
 from docmill.adapters.engines.local import LocalEngine
+from docmill.adapters.engines.mineru.cloud import Cloud
 from docmill.adapters.engines.mineru.engine import MinerUEngine
 from docmill.adapters.engines.slicing.auto import AutoEngine, Member
 from docmill.adapters.engines.slicing.cutting import Cutter
@@ -38,29 +41,29 @@ def sliced(client: ProviderClient, **options: object) -> SlicedEngine:
     return SlicedEngine(engine, Cutter(), pause_s=0.01, **options)  # type: ignore[arg-type]
 
 
-async def test_2000_pages_through_a_limit_of_200_with_a_slice_that_fails_twice(
+async def test_many_pages_through_a_limit_of_200_with_a_slice_that_fails_twice(
     peer: CloudPeer, client: MakeClient, work: MakeWork, tmp_path: Path
 ) -> None:
-    peer.fail_batch_with = {"P00601": 2}
+    peer.fail_batch_with = {"P00401": 2}
     engine = sliced(client(peer.url))
     seen: list[tuple[int, int | None]] = []
-    doing = work(numbered_pdf(tmp_path / "long.pdf", 2000))
+    doing = work(numbered_pdf(tmp_path / "long.pdf", 800))
 
     parsed = await engine.start(doing, lambda done, total: seen.append((done, total)))
     await engine.close()
 
-    assert [f"P{number:05d}" for number in range(1, 2001)] == [
+    assert [f"P{number:05d}" for number in range(1, 801)] == [
         page.markdown.removeprefix("# ").split()[0] for page in parsed.pages
     ]
-    assert list(range(2000)) == [page.index for page in parsed.pages]
+    assert list(range(800)) == [page.index for page in parsed.pages]
     assert () == parsed.damaged_pages
-    assert 10 == parsed.facts["slices"]
-    assert 12 == len(peer.jobs), "ten slices, one of them three times"
+    assert 4 == parsed.facts["slices"]
+    assert 6 == len(peer.jobs), "four slices, one of them three times"
     assert {200} == {len(job.pages) for job in peer.jobs.values()}
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert (2000, 2000) == seen[-1]
+    assert (800, 800) == seen[-1]
     images = [figure for figure in parsed.figures if figure.kind == "image"]
-    assert list(range(0, 2000, 200)) == [figure.page_index for figure in images]
+    assert list(range(0, 800, 200)) == [figure.page_index for figure in images]
     assert all((doing.folder / "assets" / figure.name).stat().st_size == figure.size for figure in parsed.figures)
     assert all(f"](assets/{one.name})" in parsed.pages[one.page_index or 0].markdown for one in images)
 
@@ -77,6 +80,50 @@ async def test_a_slice_that_stays_failed_is_missing_by_name(
     assert list(range(168, 335)) == parsed.facts["missing_pages"]
     assert tuple(range(167, 334)) == parsed.damaged_pages
     assert 500 == len(parsed.pages)
+
+
+async def test_slices_are_small_enough_too(
+    peer: CloudPeer, client: MakeClient, work: MakeWork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine thin pages and a thick one: what came out too large is cut again, and a page that stays so is named."""
+    source = tmp_path / "thick.pdf"
+    pdf = canvas.Canvas(str(source), pagesize=(200, 200), pageCompression=0)
+    for number in range(1, 11):
+        pdf.drawString(20, 100, f"P{number:05d} of the report")
+        if number == 7:
+            pdf.drawString(20, 50, Random(7).randbytes(40_000).hex())  # does not shrink
+        pdf.showPage()
+    pdf.save()
+    monkeypatch.setattr(Cloud, "max_bytes", 20_000)
+    engine = sliced(client(peer.url))
+
+    parsed = await engine.start(work(source), lambda _done, _total: None)
+    await engine.close()
+
+    assert [f"P{number:05d}" for number in range(1, 11) if number != 7] == [
+        page.markdown.removeprefix("# ").split()[0] for page in parsed.pages if page.markdown
+    ]
+    assert ((6,), [7]) == (parsed.damaged_pages, parsed.facts["missing_pages"])
+    assert 2 < len(peer.jobs)
+
+
+async def test_a_blank_slice_is_no_failure(peer: CloudPeer, client: MakeClient, work: MakeWork, tmp_path: Path) -> None:
+    source = tmp_path / "blank.pdf"
+    pdf = canvas.Canvas(str(source), pagesize=(200, 200))
+    for number in range(4):
+        if number > 1:
+            pdf.drawString(20, 100, f"P{number:05d} of the report")
+        pdf.showPage()
+    pdf.save()
+    peer.pictures = False
+    engine = SlicedEngine(MinerUEngine(client(peer.url), poll_s=0.02, max_pages=2), Cutter(), pause_s=0.01)
+
+    parsed = await engine.start(work(source), lambda _done, _total: None)
+    await engine.close()
+
+    assert ([0, 1, 2, 3], ()) == ([page.index for page in parsed.pages], parsed.damaged_pages)
+    assert [False, False, True, True] == [bool(page.markdown) for page in parsed.pages]
+    assert (2, 2) == (parsed.facts["slices"], len(peer.jobs))
 
 
 async def test_all_slices_failing_is_a_failure(

@@ -91,6 +91,7 @@ class PolledEngine(ABC):
     """One provider, whichever of its contracts it speaks."""
 
     revision: ClassVar[int]
+    """Raise it whenever the same answers would give another result: it is part of the dedupe key."""
     called: ClassVar[str]
     """What people call it."""
     extensions: ClassVar[Mapping[str, str]]
@@ -235,6 +236,12 @@ def id_in(found: object, key: str, provider: str) -> str:
     if not isinstance(value, str) or not ID.fullmatch(value) or ".." in value:
         raise invalid(provider, f"it has no {key}")
     return value
+
+
+def word_in(found: object, key: str) -> str:
+    """A state or a code that the provider told; empty: it told none, or something else."""
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def is_json(answer: Answer) -> bool:

@@ -31,6 +31,7 @@ LISTS: Final = (
     "field_items",
     "field_regions",
 )
+CHECKBOXES: Final = frozenset({"checkbox_selected", "checkbox_unselected"})
 ASIDE: Final = frozenset({"page_header", "page_footer"})
 
 
@@ -108,6 +109,8 @@ class Document:
     def _text(self, item: dict[str, Any], indent: int) -> str:
         text, label = str(item.get("text") or ""), item.get("label")
         line = " ".join(text.split())
+        if not line and label not in CHECKBOXES:
+            return ""
         match label:
             case "title":
                 return f"# {line}"
@@ -120,7 +123,7 @@ class Document:
             case "code":
                 return f"```\n{text}\n```"
             case "formula":
-                return f"$$\n{text}\n$$" if text else ""
+                return f"$$\n{text}\n$$"
             case "checkbox_selected":
                 return f"- [x] {line}"
             case "checkbox_unselected":

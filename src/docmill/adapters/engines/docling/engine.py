@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DoclingEngine(PolledEngine):
-    revision = 1
+    revision = 2
     called = "docling-serve"
     extensions = {  # noqa: RUF012 - a constant
         sniff.PDF: ".pdf",

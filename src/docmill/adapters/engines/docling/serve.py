@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, is_json, lost, refused
+from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, is_json, lost, refused, word_in
 from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import StageFailed
 
@@ -50,7 +50,7 @@ class Serve:
 
     async def look(self, job: str) -> Sight:
         told = checked(self._client.name, await self._client.ask("GET", f"/v1/status/poll/{job}")).table()
-        status = told.get("task_status")
+        status = word_in(told, "task_status")
         if status in ("failure", "skipped"):
             raise verdict(self._client.name, told.get("failure"))
         if status not in WAITING and status not in ("success", "partial_success"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, lost, refused, shown
+from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, lost, refused, shown, word_in
 from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
 
@@ -84,7 +84,7 @@ class Cloud:
         if not isinstance(results, list) or not results or not isinstance(results[0], dict):
             raise invalid(self._client.name, "the batch has no results")
         result = results[0]
-        state = result.get("state")
+        state = word_in(result, "state")
         if state in WAITING:
             told = result.get("extract_progress")
             progress = told if isinstance(told, dict) else {}
@@ -94,7 +94,7 @@ class Cloud:
         if state == "done" and isinstance(url := result.get("full_zip_url"), str):
             return Sight(is_done=True, result=url)
         if state == "failed":
-            code = result.get("err_code")
+            code = _coded(result.get("err_code"))
             raise _error(self._client.name, 200, code) if code else failed(self._client.name, "its task failed")
         raise invalid(self._client.name, "the task has an unknown state")
 
@@ -124,9 +124,11 @@ def _code(answer: Answer) -> int | str | None:
         if answer.ok:
             raise
         return None
-    if isinstance(code := told.get("msgCode"), str):
-        return code
-    code = told.get("code")
+    return word_in(told, "msgCode") or _coded(told.get("code"))
+
+
+def _coded(code: object) -> int | str | None:
+    """A number, also where it is told as text, or a word."""
     if isinstance(code, str) and code.lstrip("-").isdecimal() and len(code) < 9:
         return int(code)
     return code if isinstance(code, int | str) else None

@@ -21,7 +21,7 @@ OCR_MODES: Final = {"always": "ocr", "never": "txt"}
 
 
 class MinerUEngine(PolledEngine):
-    revision = 1
+    revision = 2
     called = "MinerU"
     extensions = {  # noqa: RUF012 - a constant
         sniff.PDF: ".pdf",

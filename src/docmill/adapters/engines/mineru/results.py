@@ -94,13 +94,18 @@ def _markdown(block: dict[str, Any], kind: str) -> str:
     content = str(block.get("content") or "")
     if kind in ("doc_title", "paragraph_title", "title"):
         level = block.get("level")
-        return f"{'#' * (min(max(level, 1), 6) if isinstance(level, int) else 1)} {' '.join(content.split())}"
+        return _heading(content, max(level, 1) if isinstance(level, int) else 1)
     if kind in ("interline_equation", "equation"):
         return content if content.startswith("$") or not content else f"$$\n{content}\n$$"
     if kind in VISUAL:
         said = [_said(one) for key in ("captions", "footnotes") for one in block.get(key) or ()]
         return "\n\n".join(part for part in (content, *said) if part)
     return content
+
+
+def _heading(text: str, level: int) -> str:
+    line = " ".join(text.split())
+    return f"{'#' * min(level, 6)} {line}" if line else ""
 
 
 def _said(annotation: object) -> str:
@@ -148,7 +153,7 @@ def _item(item: dict[str, Any], kind: str, table: str) -> str:
     text = str(item.get("text") or "")
     if kind == "text" or kind == "page_footnote":
         level = item.get("text_level")
-        return f"{'#' * min(level, 6)} {' '.join(text.split())}" if isinstance(level, int) and level > 0 else text
+        return _heading(text, level) if isinstance(level, int) and level > 0 else text
     if kind == "list":
         return "\n".join(f"- {' '.join(str(one).split())}" for one in item.get("list_items") or ())
     if kind in VISUAL:

@@ -8,7 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, is_json, lost, refused, shown
+from docmill.adapters.engines.polling import (
+    UPLOAD_S,
+    Sight,
+    failed,
+    id_in,
+    invalid,
+    is_json,
+    lost,
+    refused,
+    shown,
+    word_in,
+)
 from docmill.adapters.engines.sending import Sending
 
 if TYPE_CHECKING:
@@ -56,7 +67,7 @@ class Three:
 
     async def look(self, job: str) -> Sight:
         found = self._checked(await self._client.ask("GET", f"/tasks/{job}"))
-        status = found.get("status")
+        status = word_in(found, "status")
         if status in WAITING:
             return Sight()
         if status == "completed":

@@ -21,6 +21,7 @@ from docmill.adapters.engines.polling import (
     lost,
     refused,
     shown,
+    word_in,
 )
 from docmill.adapters.engines.sending import Sending, in_any_case
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
@@ -119,7 +120,7 @@ class Today:
 
     async def look(self, job: str) -> Sight:
         found = self._checked(await self._client.ask("GET", f"/v1/parse/jobs/{job}"))
-        status = found.get("status")
+        status = word_in(found, "status")
         if status in WAITING:
             return Sight()
         file = self._file(found)
@@ -129,8 +130,7 @@ class Today:
             return Sight(is_done=True, result=id_in(outputs.get("zip"), "file_id", self._client.name))
         if status not in ("failed", "partial", "completed"):
             raise invalid(self._client.name, "the job has an unknown state")
-        error = file.get("error")
-        raise self._verdict((error if isinstance(error, dict) else {}).get("code") or "parse_failed")
+        raise self._verdict(word_in(file.get("error"), "code") or "parse_failed")
 
     async def fetch(self, job: str, sight: Sight, path: Path) -> None:  # noqa: ARG002 - the file has its own id
         answer = await self._client.download(f"/v1/files/{sight.result}/content", path, seconds=UPLOAD_S)
@@ -156,14 +156,14 @@ class Today:
             error = answer.table().get("error")
         except StageFailed:
             error = None
-        code = error.get("code") if isinstance(error, dict) else None
+        code = word_in(error, "code")
         if code in LOST or code in DOCUMENTS:
             return self._verdict(code)
         if answer.status == 404:
             return lost(self._client.name, "it answers 404")
         return refused(self._client.name, answer.status, code)
 
-    def _verdict(self, code: object) -> DocmillError:
+    def _verdict(self, code: str) -> DocmillError:
         if code in ("encrypted_document", "password_required"):
             return DocumentError("document_encrypted")
         if code in LOST:
