@@ -29,6 +29,8 @@ ALONE = (
     "journeys/test_big_finals.py",
     "journeys/test_big_uploads.py",
     "journeys/test_chaos.py",
+    "journeys/test_disk_full.py",
+    "journeys/test_failpoints.py",
     "journeys/test_kills.py",
     "journeys/test_secrets.py",
     "journeys/test_stop.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,18 @@ class Pace:
 class Deployment(ABC):
     """Processes, and a way to look at their ledger from outside."""
 
-    def __init__(self, folder: Path, pace: Pace) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pace: Pace,
+        *,
+        tampering: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.pace = pace
+        self.tampering = tampering
+        self.environment = environment or {}
         self.stack = ExitStack()
         self.supervisor = Supervisor([])
         self.nursery = Nursery(folder)
@@ -90,7 +100,8 @@ class Deployment(ABC):
             self.stack.close()
 
     def unit(self, name: str, *command: str, **environment: str) -> Unit:
-        return Unit(name, list(command), self.pace.environment | environment, self.folder / f"{name}.log", self.nursery)
+        said = self.pace.environment | environment | self.environment
+        return Unit(name, list(command), said, self.folder / f"{name}.log", self.nursery, self.tampering)
 
 
 class Embedded(Deployment):
@@ -126,8 +137,8 @@ class Embedded(Deployment):
 class Distributed(Deployment):
     name = "distributed"
 
-    def __init__(self, folder: Path, pace: Pace, *, apis: int = 2, workers: int = 3) -> None:
-        super().__init__(folder, pace)
+    def __init__(self, folder: Path, pace: Pace, *, apis: int = 2, workers: int = 3, **more: Any) -> None:
+        super().__init__(folder, pace, **more)
         self._counts = apis, workers
 
     def prepare(self) -> None:
@@ -135,7 +146,10 @@ class Distributed(Deployment):
         self.redis = self.stack.enter_context(Redis())
         self.objects = self.stack.enter_context(ObjectServer())
         self.database_url = self.stack.enter_context(self.postgres.address.database())
+        apis, workers = self._counts
+        self.ports = [free_port() for _ in range(apis)]
         environment = {
+            "APP_URL": self.urls[0],
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis.url,
             "OBJECTS_URL": f"s3://{self.objects.address.bucket}/chaos",
@@ -143,8 +157,6 @@ class Distributed(Deployment):
             "DOCMILL_JOBS": "2",
             **self.objects.address.environment,
         }
-        apis, workers = self._counts
-        self.ports = [free_port() for _ in range(apis)]
         units = [
             self.unit(
                 f"api{n}",

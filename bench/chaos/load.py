@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -26,12 +27,15 @@ class Document:
     key: str
 
 
-def documents(chance: random.Random, count: int) -> list[Document]:
+KINDS = {"txt": 6, "html": 3, "pdf": 1}
+
+
+def documents(chance: random.Random, count: int, kinds: Mapping[str, int] = KINDS) -> list[Document]:
     """Tiny ones, each with a word of its own by which its result is known."""
     made = []
     for number in range(count):
         marker = f"marker{chance.getrandbits(48):012x}"
-        kind = chance.choices(["txt", "html", "pdf"], weights=[6, 3, 1])[0]
+        kind = chance.choices(list(kinds), weights=list(kinds.values()))[0]
         key = str(UUID(int=chance.getrandbits(128), version=4))
         made.append(Document(f"{marker}.{kind}", _bytes(kind, marker, number, chance), marker, key))
     return made

@@ -19,6 +19,23 @@ from contextlib import suppress
 from pathlib import Path
 
 REAPED_S = 5.0
+WARM = (
+    "docmill.cli.serve",
+    "docmill.cli.worker",
+    "docmill.compose",
+    "docmill.console",
+    "docmill.http.app",
+    "docmill.http.server",
+    "docmill.adapters.limiters.redis",
+    "docmill.adapters.queues.arq",
+    "docmill.adapters.runstate.redis",
+    "docmill.adapters.signals.redis",
+    "docmill.adapters.sql.postgres",
+    "docmill.adapters.stores.s3",
+    "bench.chaos.tampered",
+    "uvloop",
+)
+"""All that a process imports by itself later. None of it starts a thread, which would not survive the fork."""
 
 
 class Forked:
@@ -70,10 +87,16 @@ class Nursery:
             start_new_session=True,
         )
 
-    def fork(self, command: list[str], environment: Mapping[str, str], log: Path) -> Forked:
+    def fork(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        log: Path,
+        tampering: Mapping[str, object] | None = None,
+    ) -> Forked:
         assert self._process.stdin
         assert self._process.stdout
-        order = {"command": command, "environment": dict(environment), "log": str(log)}
+        order = {"command": command, "environment": dict(environment), "log": str(log), "tampering": tampering or {}}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return Forked(int(self._process.stdout.readline()), self._exits)
@@ -88,24 +111,34 @@ class Nursery:
 
 def main(exits: Path) -> None:
     import gc
+    from importlib import import_module
 
+    for name in WARM:
+        import_module(name)
     gc.freeze()
-    signal.signal(signal.SIGCHLD, lambda *_: _reap(exits))
+    alive: set[int] = set()
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(exits, alive))
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
             _become(order)
+        alive.add(pid)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
+    # Whoever started us is gone or done: nobody stays behind.
+    for pid in tuple(alive):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _reap(exits: Path) -> None:
+def _reap(exits: Path, alive: set[int]) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
+            alive.discard(pid)
             fresh = exits / f"{pid}.new"
             fresh.write_text(str(os.waitstatus_to_exitcode(status)))
             fresh.rename(exits / str(pid))
@@ -114,6 +147,7 @@ def _reap(exits: Path) -> None:
 def _become(order: dict[str, object]) -> None:
     import random
 
+    from bench.chaos.tampered import tamper
     from docmill.cli import main as docmill
 
     code = 1
@@ -126,6 +160,7 @@ def _become(order: dict[str, object]) -> None:
         for source, target in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
         random.seed()
+        tamper(order["tampering"])  # type: ignore[arg-type]
         sys.argv = ["docmill", *order["command"]]  # type: ignore[misc]
         docmill()
         code = 0

@@ -28,6 +28,7 @@ class Unit:
     environment: Mapping[str, str]
     log: Path
     nursery: Nursery
+    tampering: Mapping[str, object] | None = None
     process: Forked | None = None
     wanted: bool = True
     is_frozen: bool = False
@@ -40,7 +41,7 @@ class Unit:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        self.process = self.nursery.fork(self.command, self.environment, self.log)
+        self.process = self.nursery.fork(self.command, self.environment, self.log, self.tampering)
         self.starts += 1
         self.is_frozen = False
 
@@ -59,6 +60,11 @@ class Unit:
         self.is_frozen = True
         self.process.send_signal(signal.SIGSTOP)
         return True
+
+    def signal(self, number: int) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
 
     def thaw(self) -> None:
         if self.is_frozen and self.is_running and self.process is not None:

@@ -345,6 +345,10 @@ class Ledger(Protocol):
         """Running attempts whose lease ran out, handed-over ones past their deadline; and for how many ms."""
         ...
 
+    async def mend_times(self, *, lease_ms: int) -> int:
+        """Let leases, deadlines and delays that lie impossibly far ahead count from now: the clock was put back."""
+        ...
+
     async def held(self, *, limit: int, owner: str | None = None) -> list[Attempt]:
         """Running attempts of this worker; without one, all: for the one process that knows it is alone."""
         ...

@@ -14,8 +14,8 @@ from docmill.adapters.sql.rows import encode
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid, NotFound
 from docmill.core.face import face_of
-from docmill.core.machine import Handover, Verdict
-from docmill.core.task import Stage, State, Status
+from docmill.core.machine import Change, Handover, Verdict
+from docmill.core.task import Fault, Stage, State, Status
 from docmill.ports import Filter, Once
 from support.databases import KINDS, open_database, url_of
 from support.ledgers import (
@@ -172,6 +172,37 @@ async def test_a_handed_over_attempt_lapses_at_its_deadline(ledger: SqlLedger) -
     [(found, _)] = await ledger.lapsed(limit=10)
 
     assert (attempt.id, State.HANDED_OVER) == (found.id, found.state)
+
+
+async def test_times_of_before_the_clock_was_put_back_count_from_now(ledger: SqlLedger) -> None:
+    """An hour ahead, nobody would run the retry, and a dead worker would hold its task for that hour."""
+    hour = 3_600_000
+    task, failing = await claimed(ledger, await opened(ledger))
+    fault = Fault("storage_full", "x", "mineru")
+    retry = await ledger.decide(
+        task.id,
+        lambda t, a: _later(machine.on_failure(t, a, fault, retryable=True, crashed=False, next_id=uuid4()), hour),
+    )
+    _, held = await claimed(ledger, await opened(ledger), lease_ms=15_000 + hour)
+    job, _ = await claimed(ledger, await opened(ledger), lease_ms=15_000 + hour)
+    await ledger.decide(job.id, lambda t, a: machine.hand_over(t, a, Handover("w", "secretary", "h", 5_000)))
+    _, fresh = await claimed(ledger, await opened(ledger))
+    assert retry.task.attempt_id
+    assert not await ledger.claim(retry.task.attempt_id, worker="w1", lease_ms=15_000)
+
+    assert 3 == await ledger.mend_times(lease_ms=15_000)
+
+    assert await ledger.claim(retry.task.attempt_id, worker="w1", lease_ms=15_000)
+    assert [] == await ledger.lapsed(limit=10), "whoever lives has time for a heartbeat"
+    leases = {one.id: one.lease_ms or 0 for one in await ledger.held(limit=10)}
+    assert abs(leases[held.id] - leases[fresh.id]) < 60_000
+    assert failing.id not in leases
+    assert 0 == await ledger.mend_times(lease_ms=15_000)
+
+
+def _later(change: Change, ms: int) -> Change:
+    assert change.opens
+    return replace(change, opens=replace(change.opens, delay_ms=ms))
 
 
 async def test_the_same_idempotency_key_gives_the_same_task(ledger: SqlLedger) -> None:

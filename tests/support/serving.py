@@ -33,6 +33,7 @@ class Service:
     """`docmill serve` as a user starts it."""
 
     command: tuple[str, ...] = ("serve", "--data")
+    program: tuple[str, ...] = (sys.executable, "-m", "docmill")
 
     def __init__(self, data: Path, *flags: str, **environment: str) -> None:
         self.data = data
@@ -48,9 +49,7 @@ class Service:
     def start(self) -> Self:
         self.started_at = time.time()
         command = [
-            sys.executable,
-            "-m",
-            "docmill",
+            *self.program,
             *self.command,
             str(self.data),
             "--port",
@@ -147,6 +146,15 @@ class Service:
                 self.kill()
             else:
                 self.stop()
+
+    def tampered(self, **wanted: Any) -> Self:
+        """To be started as a process that was tampered with: see bench.chaos.tampered."""
+        self.program = tampering(wanted)
+        return self
+
+
+def tampering(wanted: dict[str, Any]) -> tuple[str, ...]:
+    return (sys.executable, "-m", "bench.chaos.tampered", json.dumps(wanted))
 
 
 class WorkerServer(Service):
@@ -254,7 +262,8 @@ class Hand:
     """`docmill worker`."""
 
     def __init__(self, data: Path, jobs: tuple[str, ...], environment: dict[str, str], log: deque[str]) -> None:
-        self._command = [sys.executable, "-m", "docmill", "worker", "--data", str(data), *jobs]
+        self.program = Service.program
+        self._command = ["worker", "--data", str(data), *jobs]
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -267,7 +276,7 @@ class Hand:
 
     def start(self) -> Self:
         self._process = subprocess.Popen(
-            self._command,
+            [*self.program, *self._command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

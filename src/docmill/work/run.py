@@ -33,6 +33,7 @@ ABSENCES = frozenset(
         "provider_unreachable",
         "provider_busy",
         "storage_unavailable",
+        "storage_full",
         "llm_rate_limit",
         "llm_unreachable",
     }

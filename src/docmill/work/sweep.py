@@ -28,6 +28,8 @@ STALE_EXTRA_MS = 30_000
 
 async def sweep(ports: Ports) -> int:
     """One round; how many attempts were recovered or rung again."""
+    if late := await ports.ledger.mend_times(lease_ms=ports.limits.lease_ms):
+        log.warning("clock_was_put_back", attempts=late)
     mended = await _recover_lapsed(ports)
     due = await ports.ledger.due(limit=PAGE)
     await asyncio.gather(*(line_up(ports, task, waiting.id, waiting.stage) for task, waiting in due))

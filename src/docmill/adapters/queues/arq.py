@@ -43,13 +43,17 @@ MOST_TAKEN: Final = 64
 _NAMES = {"{job}": job_key_prefix, "{result}": result_key_prefix, "{retry}": retry_key_prefix}
 
 PUT = """
--- ARGV: keep_ms, most rings, queue prefix; then id, lane, priority, tenant, rank and body of each job.
+-- ARGV: keep_ms, most rings, queue prefix; then id, lane, priority, tenant, patience and body of each job.
+-- The clocks of those who put may differ; Redis' own ranks them all.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 4, #ARGV, 6 do
   local id, lane, priority, tenant = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if redis.call('EXISTS', '{job}' .. id, '{result}' .. id) == 0 then
     local base = 'docmill:turns:' .. lane
     redis.call('PSETEX', '{job}' .. id, ARGV[1], ARGV[i + 5])
-    redis.call('ZADD', ARGV[3] .. ':' .. lane .. ':' .. priority .. ':' .. tenant, ARGV[i + 4], id)
+    local rank = string.format('%.0f', now + ARGV[i + 4])
+    redis.call('ZADD', ARGV[3] .. ':' .. lane .. ':' .. priority .. ':' .. tenant, rank, id)
     redis.call('ZADD', base .. ':' .. priority, 'NX', redis.call('INCR', base .. ':round'), tenant)
     redis.call('ZADD', base, priority, priority)
     redis.call('LPUSH', 'docmill:bell:' .. lane, '1')
@@ -185,8 +189,7 @@ class ArqQueue:
         body = serialize_job(FUNCTION, (), {}, None, now, serializer=_encode)
         args: list[Any] = [KEEP_MS, MOST_RINGS, default_queue_name]
         for one in several:
-            rank = now + patience_ms(one.size)
-            args += (str(one.attempt_id), str(one.lane), one.priority, one.tenant, rank, body)
+            args += (str(one.attempt_id), str(one.lane), one.priority, one.tenant, patience_ms(one.size), body)
         await self._put_script(args=args)
 
     async def _remember(self, several: list[Waiting]) -> None:

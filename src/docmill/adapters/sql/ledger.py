@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import progress
+from docmill.adapters.sql import clock, progress
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.outbox import announce
 from docmill.adapters.sql.rows import (
@@ -261,6 +261,12 @@ class SqlLedger:
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         rows = await self._database.glance(_rows(LAPSED, limit=limit))
         return [(attempt_of(row), row[-1]) for row in rows]
+
+    async def mend_times(self, *, lease_ms: int) -> int:
+        # Nearly always there is nothing to mend, and a look costs less than a write.
+        if not await self._database.glance(clock.is_off(lease_ms)):
+            return 0
+        return await self._database.write(clock.mend(lease_ms))
 
     async def held(self, *, limit: int, owner: str | None = None) -> list[Attempt]:
         return await self._database.glance(_attempts(HELD, limit=limit, owner=owner))

@@ -1,0 +1,94 @@
+"""A worker whose event loop is busy for longer than its lease, and clocks that are wrong or put back (R7, R12)."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.peers import Asked, ProviderPeer, Reply, route
+from support.serving import Etl, Fleet, Mode, Service, tampering
+
+LEASE_S = 3.5
+BUSY_S = 5.0
+OFF_S = 600
+HOUR_S = 3600
+BUSY = {"busy": {"seconds": BUSY_S, "name": "busy.txt"}}
+
+
+class Absent(ProviderPeer):
+    """An external worker that is not ready the first two times."""
+
+    @route("POST", "/pdf/process")
+    def process(self, asked: Asked) -> Reply:
+        return Reply(503, {}) if len(self.asked("POST", "/pdf/process")) <= 2 else Reply(202, {"process": {"id": "p"}})
+
+
+@pytest.fixture(scope="module")
+def absent() -> Iterator[Absent]:
+    with Absent() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="module")
+def service(mode: Mode, absent: Absent, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Embedded: one clock, which can be put back. Distributed: that of the API is slow, those of the workers differ."""
+    workers = {"absent": {"dialect": "secretary", "url": f"{absent.url}/pdf/process", "timeout": 60}}
+    pace = {"DOCMILL_LEASE": str(LEASE_S), "DOCMILL_HEARTBEAT": "0.4", "DOCMILL_SWEEP": "0.3"}
+    made = mode.serve(
+        tmp_path_factory.mktemp(mode.name) / "data",
+        *("--jobs", "1"),
+        workers=2,
+        DOCMILL_WORKERS=json.dumps(workers),
+        **pace,
+    )
+    if isinstance(made, Fleet):
+        made.tampered(clock={"off_s": -OFF_S, "step_s": -HOUR_S})
+        for worker, off_s in zip(made.workers, (OFF_S, -OFF_S), strict=True):
+            worker.program = tampering(BUSY | {"clock": {"off_s": off_s, "step_s": -HOUR_S}})
+    else:
+        made.tampered(**BUSY, clock={"step_s": -HOUR_S})
+    with made:
+        yield made
+
+
+def kinds(etl: Etl, task_id: int) -> list[str]:
+    return [event["kind"] for event in etl.events(task_id)]
+
+
+def test_a_busy_event_loop_costs_no_lease(service: Service) -> None:
+    with service.client() as client:
+        etl = Etl(client)
+
+        done = etl.done("busy.txt", b"busy for longer than the lease")
+
+        assert 1 == done["metadata"]["attempt"], [*etl.events(done["task_id"]), *service.log]
+        assert 1 == kinds(etl, done["task_id"]).count("started")
+        assert "worker_lost" not in kinds(etl, done["task_id"])
+
+
+def test_a_clock_that_is_put_back_steals_no_lease_and_holds_up_no_retry(service: Service, absent: Absent) -> None:
+    with service.client() as client:
+        etl = Etl(client)
+        absent.seen.clear()
+        retried = etl.submit("retried.txt", b"its worker is not ready", engine="absent")
+        ends = time.monotonic() + 30
+        while "retry_scheduled" not in kinds(etl, retried):
+            assert time.monotonic() < ends
+        busy = etl.submit("busy.txt", b"busy while the clock is put back")
+        etl.wait(busy, until=("mineru_parsing",))
+        pids = [worker.pid for worker in service.workers] if isinstance(service, Fleet) else []
+        for pid in (service.pid, *pids):
+            os.kill(pid, signal.SIGUSR2)
+
+        assert "completed" == etl.wait(busy)["status"]
+        absent.wait_for("POST", "/pdf/process", count=3)
+
+        assert "worker_lost" not in kinds(etl, busy)
+        ends = time.monotonic() + 30
+        while not etl.task(retried)["metadata"].get("job_id"):
+            assert time.monotonic() < ends
+        assert 200 == etl.post(f"/tasks/{retried}/cancel", params={"force": "true"}).status_code
+        assert "completed" == etl.done("after.txt", b"after the clock was put back")["status"]
