@@ -75,6 +75,7 @@ async def service() -> AsyncIterator[tuple[Ports, Path]]:
     with tempfile.TemporaryDirectory() as name:
         chosen = settings.load(data=Path(name) / "data", jobs=SLOTS)
         async with compose.opened(chosen) as ports, compose.working(chosen, ports):
+            compose.settle()
             yield ports, Path(name)
 
 

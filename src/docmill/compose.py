@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import hmac
 import os
 import shutil
@@ -504,6 +505,15 @@ async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
     )
 
 
+YOUNG = 20_000
+
+
+def settle() -> None:
+    """What was imported and built stays until the end: the collector need not look at it again and again."""
+    gc.set_threshold(YOUNG)
+    gc.freeze()
+
+
 async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
     listener = listen(settings.host, settings.port)
@@ -529,6 +539,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
             add_console(app, settings, ports, auth)
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
+            settle()
             await run(app, listener, grace_s=settings.grace)
 
 
@@ -561,6 +572,7 @@ async def work(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
         loop.add_signal_handler(number, stopping.set)
     async with opened(settings) as ports, working(settings, ports) as worker:
         on_ready(worker.name)
+        settle()
         await stopping.wait()
 
 

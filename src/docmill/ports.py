@@ -365,10 +365,6 @@ class Ledger(Protocol):
         """Markdown key and parsed key of an equal parse."""
         ...
 
-    async def keep_parse(
-        self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str
-    ) -> None: ...
-
     async def record_delivery(self, attempt: Attempt, delivery: Delivery) -> None:
         """Keep a line about a callback, accepted or refused."""
         ...

@@ -18,7 +18,7 @@ from docmill.work import notify, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Place, Places
 from docmill.work.receive import receive, tell
-from docmill.work.run import run_attempt
+from docmill.work.run import Claimed, run_attempt
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Worker:
         self._heart = heart
         self._places = places
         self.name = name
-        self._running: dict[UUID, tuple[int, asyncio.Task[UUID | None]]] = {}
+        self._running: dict[UUID, tuple[int, asyncio.Task[Claimed | None]]] = {}
         self._walks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -84,9 +84,12 @@ class Worker:
     async def _walk(self, attempt_id: UUID, place: Place) -> None:
         """Run an attempt, and the stages after it as far as they stay with us."""
         try:
-            following = await self._take(attempt_id, place, is_ours=False)
-            while following is not None:
-                following = await self._take(following, place, is_ours=True)
+            limits = self._ports.limits
+            claimed = await self._ports.ledger.claim(attempt_id, worker=self.name, lease_ms=limits.lease_ms)
+            if claimed is not None:
+                tell(self._ports, claimed[0])
+            while claimed is not None:
+                claimed = await self._run(*claimed, place)
         except DocmillError as error:
             # The database is away. The ledger still has the attempt, so the sweeper rings again.
             log.warning("worker_waits", code=error.code)
@@ -97,17 +100,8 @@ class Worker:
         finally:
             place.free()
 
-    async def _take(self, attempt_id: UUID, place: Place, *, is_ours: bool) -> UUID | None:
-        """Claim and run; the id of the next stage if we go on with it. Such a one *is_ours* already."""
-        ledger = self._ports.ledger
-        if is_ours:
-            claimed = await ledger.find(attempt_id)
-        else:
-            claimed = await ledger.claim(attempt_id, worker=self.name, lease_ms=self._ports.limits.lease_ms)
-        if claimed is None:
-            return None
-        task, attempt = claimed
-        tell(self._ports, task)
+    async def _run(self, task: Task, attempt: Attempt, place: Place) -> Claimed | None:
+        """Run an attempt of ours; the next one if we go on with it."""
         loop = asyncio.get_running_loop()
         running = asyncio.create_task(run_attempt(self._ports, task, attempt, place, worker=self.name))
         self._running[attempt.id] = (task.id, running)

@@ -15,7 +15,7 @@ from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.adapters.sql.tables import SqlTables
 from docmill.core.errors import Unavailable
 from support.databases import open_database
-from support.ledgers import ANNA, CARL, a_task, claimed, complete, opened
+from support.ledgers import ANNA, CARL, a_task, claimed, complete, opened, succeed
 
 UNWALLED = {"migrations"}
 
@@ -41,9 +41,10 @@ async def filled(database: PostgresDatabase) -> None:
     """Two tenants with something in many tables."""
     ledger = SqlLedger(database)
     for who in (ANNA, CARL):
-        task = await complete(ledger, await opened(ledger, a_task(who)))
+        task, attempt = await claimed(ledger, await opened(ledger, a_task(who)))
+        change = await succeed(ledger, task.id, attempt.id, reuse_as=f"parse of {who.tenant}")
+        await complete(ledger, change.task)
         await claimed(ledger, await opened(ledger, a_task(who)))
-        await ledger.keep_parse(who.tenant, f"parse of {who.tenant}", task.id, "m", "p")
         table = await SqlTables(database).add(who, 1, "t", {})
         await SqlTables(database).edit(table.id, who, lambda data, _: ({"x": 1}, "", "x", 1))
 

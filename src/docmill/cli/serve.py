@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import signal
 import sys
 from pathlib import Path
@@ -51,8 +50,6 @@ def serve(host: str | None, port: int | None, data: Path | None, jobs: int | Non
 
 
 def run(chosen: Settings) -> None:
-    # The collector would look again and again at what the imports make and nobody throws away.
-    gc.disable()
     import uvloop
 
     from docmill import compose
@@ -64,8 +61,6 @@ def run(chosen: Settings) -> None:
     place = "shared with other processes" if chosen.is_distributed else f"data in {chosen.data}"
 
     def on_ready(address: str) -> None:
-        gc.freeze()
-        gc.enable()
         with standard_output() as out:
             out.line(f"docmill {__version__} serves {address} ({place})")
 

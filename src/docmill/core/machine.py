@@ -94,7 +94,11 @@ class Change:
     hands_over: Handover | None = None
     sign_of_life: SignOfLife | None = None
     outcome_hash: str | None = None
+    reuse_as: str | None = None
+    """The fingerprint under which the parse that is committed with it may be reused."""
     events: tuple[Event, ...] = ()
+    opened: Attempt | None = None
+    """Once it is written: the attempt that was opened for the worker itself."""
 
     @property
     def writes(self) -> bool:
@@ -248,6 +252,7 @@ def on_success(
         replace(task, stage=following, progress=max(task.progress, low), attempt_id=next_id),
         ends=((attempt.id, State.SUCCEEDED),),
         opens=Opening(next_id, attempt.number, following, owner=keep_for, lease_ms=lease_ms if keep_for else None),
+        reuse_as=result.reuse_as,
         events=(ended,),
     )
 

@@ -18,7 +18,8 @@ from docmill.work.turns import line_up
 
 MAX_BATCH = 100
 LOST_AFTER_MS = 5_000
-LOOK_AGAIN_S = 1.0
+LOOK_AGAIN_S, SELDOM_S = 1.0, 8.0
+"""A watcher looks by itself after this long, then after twice as long: a signal may be lost, and watchers are many."""
 ACTIVE = ("pending", "mineru_parsing", "llm_processing")
 """As on the wire."""
 
@@ -88,12 +89,13 @@ async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limi
 
 async def changed(ports: Ports, who: Principal, task_id: int, *, seconds: float, version: int | None = None) -> Task:
     """Wait until the task is another than *version* (or than it is now), at most *seconds*."""
-    ends = time.monotonic() + seconds
+    ends, patience = time.monotonic() + seconds, LOOK_AGAIN_S
     with ports.signals.subscribe(task_id) as subscription:
         found = await task(ports, who, task_id)
         known = found.version if version is None else version
         while found.version == known and not found.is_final and (left := ends - time.monotonic()) > 0:
-            await subscription.wait(min(left, LOOK_AGAIN_S))
+            await subscription.wait(min(left, patience))
+            patience = min(2 * patience, SELDOM_S)
             found = await task(ports, who, task_id)
         return found
 

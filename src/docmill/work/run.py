@@ -39,6 +39,8 @@ ABSENCES = frozenset(
     }
 )
 
+Claimed = tuple[Task, Attempt]
+
 STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] = {
     Stage.PARSE: parse.run,
     Stage.POSTPROCESS: postprocess.run,
@@ -46,8 +48,8 @@ STAGES: dict[Stage, Callable[[Ports, Step], Awaitable[StageResult | Deferred]]] 
 }
 
 
-async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, *, worker: str) -> UUID | None:
-    """Run the stage and report. The id of the next attempt if this worker shall go on with it at once."""
+async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, *, worker: str) -> Claimed | None:
+    """Run the stage and report. The next attempt if this worker shall go on with it at once."""
     reporter = Reporter(ports, task.id, attempt.id)
     try:
         async with reporter, asyncio.timeout(ports.limits.task_timeout_s):
@@ -81,22 +83,7 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
         # Somebody else has the task by now, or nobody wants it any more: what we made is dropped.
         log.info("report_refused", task=task.id, attempt=attempt.number, verdict=change.verdict)
         return None
-    if outcome.reuse_as:
-        await _let_others_reuse(ports, task, outcome)
-    if change.opens is None or keep_for is None:
-        return None
-    return change.opens.id
-
-
-async def _let_others_reuse(ports: Ports, task: Task, outcome: StageResult) -> None:
-    """Only what was committed: the artifacts of an attempt that was dropped are not kept for ever."""
-    kept = outcome.artifacts or Artifacts()
-    try:
-        await ports.ledger.keep_parse(
-            task.tenant, outcome.reuse_as or "", task.id, kept.markdown_key or "", kept.parsed_key or ""
-        )
-    except DocmillError as error:
-        log.info("parse_not_kept", task=task.id, code=error.code)
+    return (change.task, change.opened) if change.opened else None
 
 
 async def _fail(

@@ -282,19 +282,6 @@ class SqlLedger:
         rows = await self._database.glance(_rows(PARSE_OF, tenant=tenant, fingerprint=fingerprint), tenant=tenant)
         return (rows[0][0], rows[0][1]) if rows else None
 
-    async def keep_parse(self, tenant: str, fingerprint: str, task_id: int, markdown_key: str, parsed_key: str) -> None:
-        await self._database.write(
-            _rows(
-                KEEP_PARSE,
-                tenant=tenant,
-                fingerprint=fingerprint,
-                task_id=task_id,
-                markdown_key=markdown_key,
-                parsed_key=parsed_key,
-            ),
-            tenant=tenant,
-        )
-
     async def record_delivery(self, attempt: Attempt, delivery: Delivery) -> None:
         params = {name: value for name, value in asdict(delivery).items() if name != "at_ms"}
         await self._database.write(_rows(DELIVER, attempt_id=str(attempt.id), task_id=attempt.task_id, **params))
@@ -438,6 +425,15 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
     if change.sign_of_life:
         alive = change.sign_of_life
         yield SIGN_OF_LIFE(id=str(alive.attempt_id), timeout_ms=alive.timeout_ms, process_id=alive.process_id)
+    if change.reuse_as:
+        yield KEEP_PARSE(
+            tenant=new.tenant,
+            fingerprint=change.reuse_as,
+            task_id=new.id,
+            markdown_key=new.artifacts.markdown_key or "",
+            parsed_key=new.artifacts.parsed_key or "",
+        )
+    opened: Attempt | None = None
     if change.opens:
         opening = change.opens
         yield INSERT_ATTEMPT(
@@ -451,10 +447,13 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
             delay_ms=opening.delay_ms,
             lease_ms=opening.lease_ms,
         )
+        if opening.owner:
+            [row] = yield GET_ATTEMPT(id=str(opening.id))
+            opened = attempt_of(row)
     yield from _recount(old, new)
     yield from _log(old, change.events)
     yield from announce(old, new)
-    return replace(change, task=new)
+    return replace(change, task=new, opened=opened)
 
 
 def _recount(old: Task, new: Task) -> Op[None]:

@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
@@ -61,6 +62,9 @@ class LocalStore:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
         self._waiting: deque[tuple[_Draft, asyncio.Future[Stored]]] = deque()
         self._writers: set[asyncio.Task[None]] = set()
+        self._grown: dict[tuple[str, ...], int] = {}
+        """Folders that got new folders since they were last synced, and how often."""
+        self._growing = threading.Lock()
         collect_leftovers(self._temporary)
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
@@ -201,9 +205,18 @@ class LocalStore:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
     def _sync(self, folders: tuple[str, ...]) -> None:
-        # A missing folder means that what was moved there has been deleted again.
-        with contextlib.suppress(FileNotFoundError), self._folder(folders) as folder:
-            os.fsync(folder)
+        """From the inside out: most file systems then have little left to do for the folders around it."""
+        for depth in range(len(folders), -1, -1):
+            names = folders[:depth]
+            seen = self._grown.get(names, 0)
+            if names != folders and not seen:
+                continue
+            # A missing folder means that what was moved there has been deleted again.
+            with contextlib.suppress(FileNotFoundError), self._folder(names) as folder:
+                os.fsync(folder)
+            with self._growing:
+                if self._grown.get(names) == seen:
+                    del self._grown[names]
 
     def _stat(self, key: str) -> Stored | None:
         try:
@@ -278,13 +291,23 @@ class LocalStore:
     def _folder(self, names: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
         fd = os.open(self._root, _FOLDER)
         try:
-            for name in names:
-                inner = _enter(name, fd, create=create)
+            for depth, name in enumerate(names):
+                inner = self._made(names[: depth + 1], fd) if create else os.open(name, _FOLDER, dir_fd=fd)
                 os.close(fd)
                 fd = inner
             yield fd
         finally:
             os.close(fd)
+
+    def _made(self, names: tuple[str, ...], parent: int) -> int:
+        """Enter the folder, after making it if need be; its parent is to be synced then, by whoever stores below it."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(names[-1], _FOLDER, dir_fd=parent)
+        with self._growing:
+            self._grown[names[:-1]] = self._grown.get(names[:-1], 0) + 1
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(names[-1], 0o700, dir_fd=parent)
+        return os.open(names[-1], _FOLDER, dir_fd=parent)
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, int, float]]:
         """Start at the deepest folder that the prefix names in full, and keep what begins with it."""
@@ -436,18 +459,6 @@ def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:
     return removed
 
 
-def _enter(name: str, parent: int, *, create: bool) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=parent)
-    except FileNotFoundError:
-        if not create:
-            raise
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=parent)
-        os.fsync(parent)
-    return os.open(name, _FOLDER, dir_fd=parent)
-
-
 def _describe(key: str, fd: int) -> Stored:
     facts = os.fstat(fd)
     try:
@@ -470,7 +481,7 @@ def _files_below(folder: int) -> Iterator[tuple[tuple[str, ...], os.stat_result]
 
 
 def _files_inside(name: str, parent: int) -> Iterator[tuple[tuple[str, ...], os.stat_result]]:
-    folder = _enter(name, parent, create=False)
+    folder = os.open(name, _FOLDER, dir_fd=parent)
     try:
         for names, facts in _files_below(folder):
             yield (name, *names), facts

@@ -26,6 +26,8 @@ from .limits import NO_MEMORY, Limits
 
 PATIENCE_S = 0.2
 """After a restart documents are waiting: the first one should not wait for imports that it may not need."""
+YOUNG = 20_000
+"""So many new objects, and the collector looks at them: a page makes many that go by themselves."""
 PRELOADED = (
     "PIL.Image",
     "docmill.adapters.engines.local.reading",
@@ -78,10 +80,13 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     preload(line)
+    gc.set_threshold(YOUNG)
+    gc.freeze()
     while (order := line.receive()) is not None:
         line.send(frames.Started())
         line.send(draw(order) if isinstance(order, frames.Render) else serve(order, line, isolation))
         gc.collect()
+        gc.freeze()  # what outlives a document are modules: nobody looks at them again
 
 
 def preload(line: Line) -> None:

@@ -13,7 +13,7 @@ import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -56,6 +56,7 @@ class Child:
         self._limits = limits
         self._stderr = bytearray()
         self._size_mb = 0
+        self._oom_kills = count_oom_kills()
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise ValueError("a child is spoken to through its three pipes")
         self._stdin = process.stdin
@@ -126,11 +127,10 @@ class Child:
         for _ in range(3):  # what the document before said may still be on its way to us
             await asyncio.sleep(0)
         self._stderr.clear()
-        oom_kills = count_oom_kills()
         watching = asyncio.create_task(self._watch())
         try:
             async with asyncio.timeout(seconds):
-                return await self._converse(order, listening, oom_kills, seconds)
+                return await self._converse(order, listening, seconds)
         except TimeoutError:
             await self.kill()
             raise StageFailed("parse_timeout", seconds=round(seconds, 1)) from None
@@ -145,9 +145,7 @@ class Child:
         finally:
             watching.cancel()
 
-    async def _converse(
-        self, order: frames.Order, listening: Coroutine[None, None, T], oom_kills: int, seconds: float
-    ) -> T:
+    async def _converse(self, order: frames.Order, listening: Coroutine[None, None, T], seconds: float) -> T:
         started = False
         try:
             self._stdin.write(frames.pack(order))
@@ -159,7 +157,7 @@ class Child:
             if not started:
                 await self.kill()
                 raise ChildLost(self.stderr) from None
-            raise await self._post_mortem(oom_kills, seconds) from None
+            raise await self._post_mortem(seconds) from None
         finally:
             listening.close()
 
@@ -207,11 +205,12 @@ class Child:
 
     async def _watch(self) -> None:
         """Know how large the child was: when there is no memory left, PDFium dies without a word."""
-        while True:
-            self._size_mb = size_mb(self.pid) or self._size_mb
-            await asyncio.sleep(WATCH_S)
+        with opened_size(self.pid) as read_mb:
+            while True:
+                self._size_mb = read_mb() or self._size_mb
+                await asyncio.sleep(WATCH_S)
 
-    async def _post_mortem(self, oom_kills: int, seconds: float) -> StageFailed:
+    async def _post_mortem(self, seconds: float) -> StageFailed:
         """The child closed its mouth: find out how it died."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
@@ -226,7 +225,7 @@ class Child:
         if (
             NO_MEMORY.search(self.stderr)
             or self._limits.memory_mb - self._size_mb < LITTLE_MB
-            or (code == -signal.SIGKILL and count_oom_kills() > oom_kills)
+            or (code == -signal.SIGKILL and count_oom_kills() > self._oom_kills)
         ):
             return StageFailed("parse_memory", limit_mb=self._limits.memory_mb)
         return StageFailed("parse_crashed", how=how)
@@ -260,12 +259,25 @@ class Child:
             del self._stderr[:-STDERR_KEPT]
 
 
-def size_mb(pid: int) -> int:
-    """Address space of a process; 0 when it has none any more."""
+@contextlib.contextmanager
+def opened_size(pid: int) -> Iterator[Callable[[], int]]:
+    """Something to call for the address space of a process; 0 when it has none any more."""
+
+    def read_mb() -> int:
+        try:
+            return int(os.pread(facts, 64, 0).split()[0]) * resource.getpagesize() >> 20
+        except (OSError, IndexError):
+            return 0
+
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize() >> 20
+        facts = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return 0
+        yield lambda: 0
+        return
+    try:
+        yield read_mb
+    finally:
+        os.close(facts)
 
 
 def count_oom_kills() -> int:
