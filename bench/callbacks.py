@@ -49,8 +49,10 @@ async def serve(kind: str, folder: Path, out: int) -> None:
 
     if kind in ("docmill", "no storage"):
         async with docmill(folder / "data", jobs, stored=kind == "docmill") as app:
+            from docmill.compose import settle
             from docmill.http.server import run
 
+            settle()
             ready()
             await run(app, listener, grace_s=1)
         return
