@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trigger": ("docmill.cli.jobs:trigger", "Send a correct test callback for a task's job."),
     "rules": ("docmill.cli.rules:rules", "List, show, add, replace and remove rules."),
     "tables": ("docmill.cli.tables:tables", "List, show, add and remove tables, into which results are mounted."),
+    "webhooks": ("docmill.cli.webhooks:webhooks", "Have programs told when tasks end, and see what was sent."),
     "docs": ("docmill.cli.documents:docs", "List, show, fetch and delete stored documents."),
     "assets": ("docmill.cli.documents:assets", "List, show and fetch the images and tables of a document."),
     "onedrive": ("docmill.cli.onedrive:onedrive", "Let docmill write twins to OneDrive."),

@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 AT_ONCE = 32
 AT_ONCE_TO_ONE = 4
 """To one webhook: a slow receiver does not keep the others waiting."""
-LEASE_EXTRA_S = 15.0
+LEASE_EXTRA_S = 5.0
 SETTLE_S = 0.1
 """After a sign of change, before the outbox is looked at: one look for many changes."""
 KEPT_MS = 30 * 24 * 3600 * 1000

@@ -1,7 +1,8 @@
 """The README and the how-to pages are run, and must print what they say.
 
 A ```console block is run if it starts with `$ docmill`; one that is marked `console service` needs a service, which is
-started for its page and answers in place of http://127.0.0.1:8321; `console service model` needs a language model, too.
+started for its page and answers in place of http://127.0.0.1:8321; `console service model` needs a language model, too,
+and `console service receiver` the page's own receiver.py, which runs in place of port 9000.
 `…` stands for anything: within a line for a part of it, alone for any lines. Blocks that would never end, or name what
 is not there, are marked by SHOWN below.
 """
@@ -21,6 +22,7 @@ import pytest
 
 from support.model_peer import ModelPeer
 from support.services.debian import ensure
+from support.services.process import free_ports
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md", "go-distributed.md")
@@ -47,12 +49,15 @@ def test_the_page_shows_what_the_commands_print(name: str, tmp_path: Path) -> No
     page = (ROOT / name).read_text("utf-8")
     if "$ curl" in page:
         ensure("curl")
+    [port] = free_ports(1)
+    page = page.replace(":9000", f":{port}").replace(", 9000)", f", {port})")
     lay_out(page, tmp_path)
     shown = [step for block in blocks(page) for step in steps(block)]
 
     with (
         model(wanted="```console service model" in page) as settings,
-        service(tmp_path, wanted="```console service" in page, **settings) as address,
+        receiver(tmp_path, port, wanted="```console service receiver" in page) as hooks,
+        service(tmp_path, wanted="```console service" in page, **settings, **hooks) as address,
     ):
         printed = run([command.replace(ADDRESS, address) for command, _ in shown], tmp_path, address)
 
@@ -125,6 +130,20 @@ def model(*, wanted: bool) -> Iterator[dict[str, str]]:
         return
     with ModelPeer() as peer:
         yield {"DOCMILL_LLM": peer.settings()}
+
+
+@contextmanager
+def receiver(folder: Path, port: int, *, wanted: bool) -> Iterator[dict[str, str]]:
+    """The receiver of webhooks that a page shows."""
+    if not wanted:
+        yield {}
+        return
+    process = subprocess.Popen([sys.executable, "receiver.py"], cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        yield {"DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]', "DOCMILL_WEBHOOK_PORTS": f"[{port}]"}
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
 
 
 @contextmanager
