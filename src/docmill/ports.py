@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from docmill.contracts import Asset, NormalizedDocument
@@ -145,6 +145,10 @@ class Extractor(Protocol):
         """Raises StageFailed: llm_rate_limit and llm_unreachable (both worth another try later), llm_refused."""
         ...
 
+    async def offered(self) -> Sequence[str]:
+        """The models that its server has, as far as it tells. Raises like `answer`."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -171,6 +175,8 @@ class Captioner(Protocol):
         """Raises like an Extractor, and `llm_answer_invalid`."""
         ...
 
+    async def offered(self) -> Sequence[str]: ...
+
     async def close(self) -> None: ...
 
 
@@ -182,6 +188,7 @@ class Renderer(Protocol):
         ...
 
 
+@runtime_checkable
 class ProviderEngine(Engine, Protocol):
     """An engine over the network: it can say who it is, and how much it takes."""
 
@@ -189,7 +196,7 @@ class ProviderEngine(Engine, Protocol):
     """What it can read."""
 
     async def describe(self) -> str:
-        """Ask it who it is. Raises like `start`."""
+        """Ask it who it is, each time anew. Raises like `start`."""
         ...
 
     async def reach(self) -> Reach:

@@ -19,6 +19,8 @@ from support.docling_peer import KEY as DOCLING_KEY
 from support.docling_peer import DoclingPeer
 from support.long_pdf import numbered_pdf
 from support.mineru_peers import KEY, CloudPeer, ThreePeer
+from support.model_peer import ModelPeer
+from support.peers import Fault
 from support.serving import Etl, Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -119,19 +121,44 @@ def test_pages_that_stay_lost_are_named(house: House, tmp_path: Path) -> None:
     house.cloud.fail_batch_with = {}
 
 
-def test_doctor_names_them_and_says_what_is_missing(house: House, tmp_path: Path) -> None:
-    providers = house.providers | {"gone": {"kind": "docling", "url": "http://127.0.0.1:9", "tries": 1}}
-    environment = {"DOCMILL_PROVIDERS": json.dumps(providers)}
-    done = CliRunner().invoke(root, ["doctor", "--data", str(tmp_path / "d"), "--json"], env=environment)
+def test_doctor_says_what_is_configured_and_who_answers(house: House, tmp_path: Path) -> None:
+    nobody = "http://127.0.0.1:9"
+    worker = {"dialect": "dispatcher", "url": f"{nobody}/tasks"}
+    with ModelPeer() as model:
+        environment = {
+            "DOCMILL_PROVIDERS": json.dumps(house.providers | {"gone": {"kind": "docling", "url": nobody, "tries": 1}}),
+            "DOCMILL_WORKERS": json.dumps({"away": worker, "there": worker | {"url": f"{model.url}/tasks"}}),
+            "DOCMILL_LLM": model.settings(),
+            "DOCMILL_CAPTIONS": model.settings(model="other"),
+        }
+        done = CliRunner().invoke(root, ["doctor", "--data", str(tmp_path / "d"), "--json"], env=environment)
 
-    found = {one["detail"].split(":")[0]: one for one in json.loads(done.output)["checks"] if one["name"] == "provider"}
-    assert {"three": "ok", "cloud": "ok", "docling": "ok", "gone": "fail"} == {
+    checks = json.loads(done.output)["checks"]
+    found = {one["detail"].split(":")[0]: one for one in checks if one["name"] in ("provider", "worker")}
+    assert {"three": "ok", "cloud": "ok", "docling": "ok", "gone": "fail", "away": "fail", "there": "ok"} == {
         name: one["status"] for name, one in found.items()
     }
     assert "MinerU cloud v4, up to 200 pages" in found["cloud"]["detail"]
     assert "docling-serve 1.38.2" in found["docling"]["detail"]
-    assert "127.0.0.1" not in json.dumps(list(found.values()))
+    assert "docmill explain provider_unreachable" == found["gone"]["next_step"]
+    assert {"llm": "ok", "captions": "warn"} == {
+        one["name"]: one["status"] for one in checks if one["name"] in ("llm", "captions")
+    }
+    told = json.dumps([one for one in checks if one["name"] in ("provider", "worker", "llm", "captions")])
+    assert "127.0.0.1" not in told
+    assert "sk-test-secret" not in told
     assert 1 == done.exit_code
+
+
+def test_the_console_asks_them_each_time_anew(house: House) -> None:
+    house.docling.faults.append(Fault("GET", "/version", status=503, times=4))
+
+    first, second = (house.etl.http.get("/settings?examine=1").text for _ in range(2))
+
+    assert "docling: provider_unreachable" in first
+    assert "docling: docling-serve 1.38.2" in second
+    assert "three: MinerU 3.4.5" in first
+    assert house.three.url not in first + second
 
 
 def test_a_plan_runs_nothing(house: House, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from docmill.core.errors import DocmillError
 from docmill.work.doctor import ENOUGH, GB, LEAST, Finding, fonts, models, packages, python
 
 if TYPE_CHECKING:
-    from docmill.settings import ModelSettings, Settings
+    from docmill.settings import Settings
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -69,11 +70,8 @@ async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
         yield one
     yield models()
     yield fonts()
-    for name in chosen.providers:
-        yield await provider(chosen, name)
-    for name, model in (("llm", chosen.llm), ("captions", chosen.captions)):
-        if model is not None:
-            yield await language_model(name, model)
+    async for one in outside(chosen):
+        yield one
     yield await service(url)
 
 
@@ -128,36 +126,19 @@ async def engine(chosen: Settings) -> AsyncIterator[Finding]:
         await local.close()
 
 
-async def provider(chosen: Settings, name: str) -> Finding:
-    """Is it there, and who is it? Where it is stays in the settings."""
+async def outside(chosen: Settings) -> AsyncIterator[Finding]:
+    """Providers, external workers and models: who is configured, and who answers."""
     from docmill import compose
+    from docmill.work import doctor as looks
 
-    engine = compose.provider_engine(chosen, name)
-    try:
-        async with asyncio.timeout(30):
-            label, pages = await engine.describe(), (await engine.reach()).pages
-    except (DocmillError, TimeoutError) as error:
-        code = error.code if isinstance(error, DocmillError) else "provider_unreachable"
-        return Finding("provider", "fail", f"{name}: {code}: {error}", f"docmill explain {code}")
-    finally:
-        await engine.close()
-    return Finding("provider", "ok", f"{name}: {label}, up to {pages} pages at once")
-
-
-async def language_model(name: str, chosen: ModelSettings) -> Finding:
-    """Does the server answer, and does it have the model?"""
-    from docmill import compose
-
-    chat = compose.model_chat(name, chosen)
-    try:
-        offered = await chat.models()
-    except DocmillError as error:
-        return Finding(name, "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
-    finally:
-        await chat.close()
-    if offered and chosen.model not in offered:
-        return Finding(name, "warn", f"the server does not list {chosen.model}", "Check the model's name.")
-    return Finding(name, "ok", f"{chosen.model} is there")
+    providers = [compose.provider_engine(chosen, name) for name in chosen.providers]
+    workers = compose.external_workers(chosen).values()
+    minds = {"llm": compose.extractor(chosen), "captions": compose.captioner(chosen)}
+    async with AsyncExitStack() as stack:
+        for other in (*providers, *workers, *(mind for mind in minds.values() if mind)):
+            stack.push_async_callback(other.close)
+        async for one in looks.outside(providers, workers, minds):
+            yield one
 
 
 async def service(url: str) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -16,11 +16,12 @@ from uuid import uuid4
 
 from docmill import __version__
 from docmill.core.errors import DocmillError
-from docmill.ports import Engine, Ports, Work
+from docmill.ports import Captioner, Engine, ExternalWorker, Extractor, Ports, ProviderEngine, Work
 
 GB = 1024**3
 ENOUGH = 2 * GB
 LEAST = GB // 4
+PATIENCE_S = 30
 PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
 OPTIONAL = ("asyncpg",)
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
@@ -46,6 +47,57 @@ async def examine(ports: Ports) -> AsyncIterator[Finding]:
                 yield finding
     yield models()
     yield fonts()
+    providers = [one for one in ports.engines.values() if isinstance(one, ProviderEngine)]
+    async for finding in outside(
+        providers, ports.workers.values(), {"llm": ports.extractor, "captions": ports.captioner}
+    ):
+        yield finding
+
+
+async def outside(
+    providers: Iterable[ProviderEngine],
+    workers: Iterable[ExternalWorker],
+    minds: Mapping[str, Extractor | Captioner | None],
+) -> AsyncIterator[Finding]:
+    """Who else is configured, and who of them answers: all are asked at once, for who is away is slow to say so."""
+    looks = [
+        *(_asked("provider", one.name, "provider_unreachable", provider(one)) for one in providers),
+        *(_asked("worker", one.name, "worker_unreachable", worker(one)) for one in workers),
+        *(_asked(name, "", "llm_unreachable", language_model(name, one)) for name, one in minds.items() if one),
+    ]
+    for finding in await asyncio.gather(*looks):
+        yield finding
+
+
+async def provider(engine: ProviderEngine) -> Finding:
+    """Who is it? Where it is stays in the settings."""
+    label, reach = await engine.describe(), await engine.reach()
+    return Finding("provider", "ok", f"{engine.name}: {label}, up to {reach.pages} pages at once")
+
+
+async def worker(external: ExternalWorker) -> Finding:
+    await external.check()
+    return Finding("worker", "ok", f"{external.name}: a {external.dialect} answers")
+
+
+async def language_model(name: str, mind: Extractor | Captioner) -> Finding:
+    """Does the server answer, and does it have the model?"""
+    offered = await mind.offered()
+    if offered and mind.model not in offered:
+        return Finding(name, "warn", f"the server does not list {mind.model}", "Check the model's name.")
+    return Finding(name, "ok", f"{mind.model} is there")
+
+
+async def _asked(kind: str, name: str, silent: str, look: Awaitable[Finding]) -> Finding:
+    """What it finds, or why nothing; *silent* is the code for who says nothing at all."""
+    who = f"{name}: " if name else ""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await look
+    except DocmillError as error:
+        return Finding(kind, "fail", f"{who}{error.code}: {error.message}", f"docmill explain {error.code}")
+    except TimeoutError:
+        return Finding(kind, "fail", f"{who}{silent}: no answer in {PATIENCE_S} s", f"docmill explain {silent}")
 
 
 async def database(ports: Ports) -> Finding:

@@ -57,6 +57,9 @@ class OpenAICaptioner:
             raise StageFailed("llm_answer_invalid", tries=1, why="it is no caption with a confidence")
         return Caption(text, self.model, float(confidence))
 
+    async def offered(self) -> list[str]:
+        return await self.chat.models()
+
     async def close(self) -> None:
         await self.chat.close()
 

@@ -144,7 +144,10 @@ class PolledEngine(ABC):
         return await asyncio.to_thread(self.read, result, work.folder, Origin(self.name, sending.media_type, facts))
 
     async def describe(self) -> str:
-        return (await self.contract()).label
+        async with self._probing:
+            self._contract = None  # what it was once says nothing
+            self._contract = await self._probe()
+            return self._contract.label
 
     async def reach(self) -> Reach:
         known = await self.contract()

@@ -29,5 +29,8 @@ class OpenAIExtractor:
         said = await self.chat.say(messages, schema=question.schema, max_tokens=self.max_tokens)
         return Answered(said.text, said.model, said.tokens, said.cut)
 
+    async def offered(self) -> list[str]:
+        return await self.chat.models()
+
     async def close(self) -> None:
         await self.chat.close()
