@@ -46,7 +46,7 @@ _MAX_SIGNATURES: Final = 16
 _SECRET: Final = re.compile(r"correlation|job_?id|authorization|password|api_?key|(\w+_)?(token|secret)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """What a callback says about itself before its body is read. A header that came twice is here twice."""
 
@@ -60,10 +60,10 @@ class Claim:
 
     @classmethod
     def of(cls, job_id: UUID, headers: Iterable[tuple[bytes, bytes]]) -> Claim:
-        """From the headers as ASGI gives them."""
+        """From the headers as ASGI gives them: in lower case."""
         found: dict[str, tuple[str, ...]] = {}
         for name, value in headers:
-            known = _HEADERS.get(name.lower())
+            known = _HEADERS.get(name)
             if known is not None:
                 found[known] = (*found.get(known, ()), value.decode("latin-1").strip(" \t"))
         return cls(job_id, **found)

@@ -87,6 +87,10 @@ class CallbackOptions:
         return "both" if self.signing_keys else "off"
 
 
+Reply = tuple[Message, Message]
+"""What is sent back: the head and the body."""
+
+
 @dataclass(slots=True)
 class _Known:
     """A job that reports progress, and what each of its reports needs again."""
@@ -94,7 +98,7 @@ class _Known:
     attempt: Attempt
     expected: Expected
     bucket: str
-    reply: bytes
+    reply: Reply
 
 
 @dataclass(slots=True)
@@ -173,12 +177,12 @@ class CallbackDoor:
         except OSError as error:
             fault = StageFailed("storage_failed", why=type(error).__name__)
             return await self._refuse(call, fault, scope, receive, send)
-        length = str(len(reply)).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [*FINE, (b"content-length", length)]})
-        await send({"type": "http.response.body", "body": reply})
+        head, body = reply
+        await send(head)
+        await send(body)
         return 200
 
-    async def _judge(self, call: _Call, receive: Receive) -> bytes:
+    async def _judge(self, call: _Call, receive: Receive) -> Reply:
         if self._counts_every_request:
             await self._count(f"callback:{call.peer}", PER_MINUTE)
         declared = call.declared
@@ -190,14 +194,14 @@ class CallbackDoor:
             return await self._judge_large(call, claim, receive)
         return await self._judge_small(call, claim, known, receive)
 
-    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> bytes:
+    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> Reply:
         task, attempt = await self._admit(call, claim)
         # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
         with self._folder() as name:
             value = await self._read(call, claim, attempt, receive, Path(name), self._dialect.spills)
             return await self._apply(call, task, attempt, self._dialect.read(value, Path(name)))
 
-    async def _judge_small(self, call: _Call, claim: Claim, known: _Known | None, receive: Receive) -> bytes:
+    async def _judge_small(self, call: _Call, claim: Claim, known: _Known | None, receive: Receive) -> Reply:
         found: tuple[Task, Attempt] | None = None
         if known is None or not self._recall(call, claim, known):
             found = await self._admit(call, claim)
@@ -212,7 +216,7 @@ class CallbackDoor:
         with self._folder() as name:
             return await self._end_small(call, claim, found, self._dialect.read(value, Path(name)))
 
-    async def _end_small(self, call: _Call, claim: Claim, found: tuple[Task, Attempt] | None, report: Outcome) -> bytes:
+    async def _end_small(self, call: _Call, claim: Claim, found: tuple[Task, Attempt] | None, report: Outcome) -> Reply:
         # Whatever ends a job is judged by how it stands now, not by what we remember.
         task, attempt = found or await self._admit(call, claim)
         return await self._apply(call, task, attempt, report)
@@ -230,7 +234,7 @@ class CallbackDoor:
         return True
 
     def _known_of(self, attempt: Attempt) -> _Known:
-        reply = encode(self._dialect.reply(Progress(), attempt.id))
+        reply = _reply(self._dialect.reply(Progress(), attempt.id))
         return _Known(attempt, self._expected(attempt), f"progress:{attempt.id}", reply)
 
     async def _admit(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
@@ -315,7 +319,7 @@ class CallbackDoor:
         call.streamed_hash = hashed.hexdigest()
         return body.close()
 
-    async def _note(self, call: _Call, known: _Known, report: Progress) -> bytes:
+    async def _note(self, call: _Call, known: _Known, report: Progress) -> Reply:
         call.kind = "progress"
         attempt = known.attempt
         await self._count(known.bucket, PROGRESS_PER_MINUTE)
@@ -330,21 +334,21 @@ class CallbackDoor:
         if verdict is Verdict.REPLACED:
             raise Unauthorized("callback_token_invalid")
         call.reason = "ignored: the job is over"
-        return encode(self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED))
+        return _reply(self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED))
 
     def _remember(self, job: str, known: _Known) -> None:
         self._known[job] = known
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
-    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> bytes:
+    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> Reply:
         if isinstance(report, Progress):
             return await self._note(call, self._known_of(attempt), report)
         call.kind = _kind(report)
         self._known.pop(call.job, None)
         change = await self._end(call, task, attempt, report)
         call.reason = self._too_late(change, attempt, report)
-        return encode(self._dialect.reply(report, attempt.id))
+        return _reply(self._dialect.reply(report, attempt.id))
 
     async def _end(self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled) -> Change:
         if isinstance(report, Final) and attempt.state is State.HANDED_OVER:
@@ -442,6 +446,15 @@ class CallbackFront:
         if path.startswith(DISPATCHER) and (job := path[len(DISPATCHER) :].rstrip("/")).endswith(CALLBACK):
             return self._dispatcher, job.removesuffix(CALLBACK)
         return None
+
+
+def _reply(value: dict[str, Any]) -> Reply:
+    body = encode(value)
+    headers = [*FINE, (b"content-length", str(len(body)).encode())]
+    return {"type": "http.response.start", "status": 200, "headers": headers}, {
+        "type": "http.response.body",
+        "body": body,
+    }
 
 
 def _uuid(text: str) -> UUID | None:

@@ -16,7 +16,7 @@ class LocalLimiter:
 
     async def hit(self, bucket: str, *, limit: int, window_s: float) -> float | None:
         now = self._clock()
-        hits = self._recent(bucket, window_s)
+        hits = self._recent(bucket, now - window_s)
         if len(hits) >= limit:
             return hits[0] + window_s - now
         hits.append(now)
@@ -25,13 +25,16 @@ class LocalLimiter:
 
     def count(self, bucket: str, *, window_s: float) -> None:
         """Remember what somebody else allowed, for the time when nobody can be asked."""
-        self._recent(bucket, window_s).append(self._clock())
+        now = self._clock()
+        self._recent(bucket, now - window_s).append(now)
         self._forget()
 
-    def _recent(self, bucket: str, window_s: float) -> deque[float]:
-        hits = self._hits.setdefault(bucket, deque())
+    def _recent(self, bucket: str, since: float) -> deque[float]:
+        hits = self._hits.get(bucket)
+        if hits is None:
+            hits = self._hits[bucket] = deque()
         self._hits.move_to_end(bucket)
-        while hits and hits[0] <= self._clock() - window_s:
+        while hits and hits[0] <= since:
             hits.popleft()
         return hits
 

@@ -86,6 +86,8 @@ class SqliteDatabase:
         connection.set_busy_timeout(BUSY_MS)
         connection.pragma("foreign_keys", True)
         connection.pragma("cache_size", -16_000)
+        # Each operation has a savepoint, and what it would take to undo it needs no file.
+        connection.pragma("temp_store", "memory")
         with self._opening:
             self._opened.append(connection)
         return connection
