@@ -60,10 +60,10 @@ class Claim:
 
     @classmethod
     def of(cls, job_id: UUID, headers: Iterable[tuple[bytes, bytes]]) -> Claim:
-        """From the headers as ASGI gives them: in lower case."""
+        """From the headers as ASGI gives them."""
         found: dict[str, tuple[str, ...]] = {}
         for name, value in headers:
-            known = _HEADERS.get(name)
+            known = _HEADERS.get(name.lower())
             if known is not None:
                 found[known] = (*found.get(known, ()), value.decode("latin-1").strip(" \t"))
         return cls(job_id, **found)
