@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check format test screenshots messages bench bench-quality bench-peers pins clean
+.PHONY: help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: $(VENV)/.dev ## Formatter, linter, strict types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+fuzz: $(VENV)/.dev ## Schemathesis over the whole OpenAPI for five minutes, with and without a credential
+	DOCMILL_FUZZ_SECONDS=150 $(BIN)/python -m pytest tests/journeys/test_openapi.py -s
 
 format: $(VENV)/.dev ## Format the code and mend what the linter can
 	$(BIN)/ruff format .

@@ -43,6 +43,7 @@ from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.callbacks import CallbackFront, CallbackOptions
 from docmill.http.errors import CLIENT_GONE, Problem, unexpected
 from docmill.http.events import Tails
+from docmill.http.examples import add_examples
 from docmill.http.health import Prober
 from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
 from docmill.http.metrics import Metrics, route_of
@@ -269,6 +270,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     for path in ("/health", "/ready"):
         for operation in schema["paths"].get(path, {}).values():
             operation["security"] = []
+    add_examples(schema)
     app.openapi_schema = schema
     return schema
 
