@@ -28,7 +28,7 @@ DOORS = [
     ("POST", "/api/external/jobs/{job}", {"json": {"phase": "x"}, "headers": {"Authorization": "Bearer x"}}),
     ("POST", "/api/v1/tasks/{job}/callback/", {"json": {"status": "failed"}, "headers": {"Authorization": "Bearer x"}}),
 ]
-WITHOUT = {"/health", "/metrics", "/api/v1/etl/upload"}
+WITHOUT = {"/version", "/health", "/metrics", "/api/v1/etl/upload"}
 """What needs no database may answer as ever."""
 
 
