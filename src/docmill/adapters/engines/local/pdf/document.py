@@ -150,7 +150,7 @@ class Reader:
         for block in blocks:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level
-        figures.keep(job, self._document, index, blocks)
+        figures.keep(job, self._document, index, blocks, fast)
         text = tidy(disarm(markdown(blocks).translate(LIGATURES)))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):

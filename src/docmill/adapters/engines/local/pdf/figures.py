@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
 
 from docmill.core.parsed import Box
 
@@ -13,7 +16,7 @@ from ..job import Job, clamp
 from ..markdown import image_link
 from .blocks import Block, html, written
 from .quick import CAPTION
-from .survey import rendered
+from .survey import drawn
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,36 +26,109 @@ DRAWING_COLOURS = 2048
 SMALLEST_SIDE = 0.03
 """Of the page. Bullets, rules and icons are no figures."""
 WHOLE_PAGE = 0.95
+SAME_PLACE = 0.01
+SMALLEST_JPEG, LARGEST_JPEG = 2_000, 2_000_000
+"""Bytes. A smaller one may be a background of one colour; a larger one is drawn again at the size it is shown."""
 MOST = 40
 """Figures of one page: a drawing that falls to pieces must not fill the store."""
 
 
-def keep(job: Job, document: Any, index: int, blocks: list[Block]) -> None:
-    """Give every figure its picture and link, every table its asset."""
-    pictures = 0
-    for number, block in enumerate(blocks):
-        if block.kind == "figure":
-            pictures += 1
-            block.text = "" if pictures > MOST else picture(job, document, index, block, caption_of(blocks, number))
-        elif block.kind == "table" and block.rows:
-            anchor = written(block).partition("\n")[0]
-            if anchor.startswith("<table"):
-                anchor = written(block)[:400]
-            job.add_table(html(block.rows) + "\n", index, block.box and clamp(*block.box), anchor=anchor)
+def keep(job: Job, document: Any, index: int, blocks: list[Block], fast: Any) -> None:
+    """Give every figure its picture and link, every table its asset. *fast* is liteparse's page."""
+    with contextlib.closing(Cutter(document, index, fast)) as cutter:
+        pictures = 0
+        for number, block in enumerate(blocks):
+            if block.kind == "figure":
+                pictures += 1
+                caption = caption_of(blocks, number)
+                block.text = "" if pictures > MOST else picture(job, cutter, index, block, caption)
+            elif block.kind == "table" and block.rows:
+                anchor = written(block).partition("\n")[0]
+                if anchor.startswith("<table"):
+                    anchor = written(block)[:400]
+                job.add_table(html(block.rows) + "\n", index, block.box and clamp(*block.box), anchor=anchor)
 
 
-def picture(job: Job, document: Any, index: int, block: Block, caption: str) -> str:
+def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) -> str:
     box = block.box and clamp(*block.box)
     if not box or not is_figure(box):
         return ""
     try:
-        image = rendered(document, index, SHOW_DPI, box)
+        data = cutter.cut(box)
     except (pdfium.PdfiumError, ValueError):
         return ""
-    if is_one_colour(image):
-        return ""
-    name = job.add_image(encoded(image), index, box, ocr_text=block.text)
+    name = job.add_image(data, index, box, ocr_text=block.text) if data else None
     return image_link(name, caption) if name else ""
+
+
+class Cutter:
+    """Cuts figures out of one page, which is loaded for the first of them only."""
+
+    def __init__(self, document: Any, index: int, fast: Any) -> None:
+        self._document, self._index, self._fast = document, index, fast
+        self._page: Any = None
+
+    def cut(self, box: Box) -> bytes:
+        """The figure as a file; nothing if it is a background."""
+        if self._page is None:
+            self._page = self._document[self._index]
+        if (photograph := self._photograph(box)) is not None:
+            return photograph
+        image = drawn(self._page, SHOW_DPI, box)
+        return b"" if is_one_colour(image) else encoded(image)
+
+    def close(self) -> None:
+        if self._page is not None:
+            self._page.close()
+
+    def _photograph(self, box: Box) -> bytes | None:
+        """The JPEG as it lies in the document, when it fills the box and nothing is drawn over it."""
+        if self._fast is None or self._page.get_rotation() or not is_bare(self._fast, box):
+            return None
+        x0, y0, x1, y1 = self._page.get_cropbox()
+        width, height = x1 - x0, y1 - y0
+        kinds = [pdfium_c.FPDF_PAGEOBJ_IMAGE]
+        for item in itertools.islice(self._page.get_objects(filter=kinds, max_depth=1), MOST):
+            left, bottom, right, top = item.get_bounds()
+            own = ((left - x0) / width, (y1 - top) / height, (right - x0) / width, (y1 - bottom) / height)
+            if max(abs(one - other) for one, other in zip(own, box, strict=True)) < SAME_PLACE:
+                return as_it_is(item)
+        return None
+
+
+def is_bare(fast: Any, box: Box) -> bool:
+    """Whether no words and no drawing lie over the box."""
+    x0, y0, x1, y1 = box[0] * fast.width, box[1] * fast.height, box[2] * fast.width, box[3] * fast.height
+
+    def touches(left: float, top: float, width: float, height: float) -> bool:
+        return bool(left < x1 - 1 and left + width > x0 + 1 and top < y1 - 1 and top + height > y0 + 1)
+
+    graphics = fast.vector_graphics
+    if graphics is None or any(touches(item.x, item.y, item.width, item.height) for item in fast.text_items):
+        return False
+    if any(touches(*shape.bbox) for shape in graphics.shapes):
+        return False
+    return not any(
+        touches(min(line.x1, line.x2), min(line.y1, line.y2), abs(line.x2 - line.x1), abs(line.y2 - line.y1))
+        for line in graphics.lines
+    )
+
+
+def as_it_is(item: Any) -> bytes | None:
+    """The bytes of a plain, upright JPEG of sensible size."""
+    from PIL import Image, UnidentifiedImageError
+
+    matrix = item.get_matrix()
+    upright = matrix.a > 0 and matrix.d > 0 and abs(matrix.b) + abs(matrix.c) < 0.01
+    if not upright or item.get_filters() != ["DCTDecode"] or pdfium_c.FPDFPageObj_HasTransparency(item.raw):
+        return None
+    data = bytes(item.get_data(decode_simple=False))
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            plain = image.format == "JPEG" and image.mode in ("RGB", "L")
+    except (UnidentifiedImageError, OSError, ValueError):
+        return None
+    return data if plain and SMALLEST_JPEG < len(data) < LARGEST_JPEG else None
 
 
 def encoded(image: Image) -> bytes:

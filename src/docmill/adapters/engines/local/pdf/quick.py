@@ -9,9 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from . import ruled
-from .blocks import Block, Cell
-from .ruled import Grid, Rect
+from ..markdown import CJK
+from . import aligned, regions, ruled
+from .blocks import Block, Cell, joined
+from .ruled import Grid, Rect, Word
 
 WINDOW = 32
 CAPTION = re.compile(
@@ -21,8 +22,17 @@ CAPTION = re.compile(
 NUMBERED = re.compile(r"\d{1,2}(?:\.\d{1,3})*\.?\s")
 ENUMERATED = re.compile(r"^\(?[a-z]{1,3}[.)]\s")
 REAL_WORD = re.compile(r"[^\W\d_]{3,}|[\u3040-\u9fff\uac00-\ud7af]")
+CJK_LETTER = re.compile(f"[{CJK}]")
 MARKS = re.compile(r"[*_`\\]")
+AUTHORS = re.compile(r"\w[∗†‡§]+(?:,|\s|$)")
+RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
+"""A heading that shares its line with the paragraph that follows."""
+NOTE = re.compile(r"[\W_]*(?:\d{1,3}\W*\s*[^\W\d]|[*∗†‡§¶])")
+FEW_LETTERS = 12
 LONGEST_HEADING = 24
+LONGEST_TITLE = 18
+TITLE = 1.3
+"""Times the usual size of letters."""
 SHORT_CELL = 40
 PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 NUMBER = re.compile(r"\d{1,9}[.)]$")
@@ -68,29 +78,87 @@ def rect(box: Any) -> Rect | None:
 
 
 def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
-    """The page's blocks, the ruled tables among them, and whether a table was only guessed."""
-    grids = ruled.grids(page)
+    """The page's blocks, the tables among them, and whether a table was only guessed."""
+    level, upright, words = ruled.drawn(page)
+    grids = ruled.grids(page, level, upright, words)
+    found = [(block, rect(block.bbox)) for block in page.blocks or ()]
+    tabular = [box for block, box in found if box is not None and is_uncertain(block)]
+    shaky = [
+        grid for grid in grids if is_shaky(grid, grids, [b for k, b in found if b is not None and k.kind == "table"])
+    ]
+    sure = [grid for grid in grids if grid not in shaky]
+    page_box = (0.0, 0.0, page.width, page.height)
+    guessed = False
+    hints = [*tabular, *(grid.box for grid in shaky)]
+    for box in regions.united([*hints, *regions.stacks(level, words)]):
+        if any(mostly_inside(box, grid.box) or mostly_inside(grid.box, box) for grid in sure):
+            continue
+        region = regions.grown(box, words, upright, page_box)
+        known = [grid for grid in shaky if mostly_inside(grid.box, region)]
+        hinted = any(mostly_inside(hint, region) for hint in hints)
+        grid = aligned.build(region, words, level, upright, known, frame=hinted)
+        if grid is not None and any(is_better(block, own, grid) for block, own in found):
+            continue
+        if grid is not None:
+            sure.append(grid)
+        else:
+            sure += known
+            guessed = guessed or any(is_serious(block, own, region, words) for block, own in found)
+    return notes_last(placed(found, sure, page), page), sure, guessed
+
+
+def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any) -> list[Block]:
+    """The blocks in their order, each table where its first words stand."""
     waiting = list(grids)
     blocks: list[Block] = []
-    guessed = False
-    for found in page.blocks or ():
-        box = rect(found.bbox)
+    for block, box in found:
         home = next((grid for grid in grids if box is not None and mostly_inside(box, grid.box)), None)
         if home is not None:
-            guessed = guessed or (found.kind == "table" and reaches_beyond(box, home.box))
             if home in waiting:
                 waiting.remove(home)
                 blocks.append(table_block(home, page))
-            continue
-        if found.kind == "grid_fallback" or (found.kind == "table" and not is_regular(found)):
-            guessed = True
-        if (block := as_block(found, page)) is not None:
-            blocks.append(block)
-    guessed = guessed or any(has_empty_row(grid) for grid in grids) or any(map(follows, grids, grids[1:]))
+        elif (made := as_block(block, page)) is not None:
+            blocks.append(made)
     for grid in waiting:
-        guessed = True
-        blocks.append(table_block(grid, page))
-    return blocks, grids, guessed
+        table = table_block(grid, page)
+        blocks.insert(place(blocks, table.box), table)
+    return blocks
+
+
+def place(blocks: list[Block], box: Rect | None) -> int:
+    """Before the first block that stands below in the same column."""
+    for number, other in enumerate(blocks):
+        if other.box is None or box is None or other.box[1] < box[1] - 0.005:
+            continue
+        if other.box[0] < box[2] and box[0] < other.box[2]:
+            return number
+    return len(blocks)
+
+
+def is_uncertain(block: Any) -> bool:
+    return block.kind in ("grid_fallback", "table")
+
+
+def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect]) -> bool:
+    """Its lines do not tell the whole table."""
+    if has_empty_row(grid) or any(other is not grid and follows(grid, other) for other in grids):
+        return True
+    return any(mostly_inside(box, grid.box) and reaches_beyond(box, grid.box) for box in tables)
+
+
+def is_serious(block: Any, box: Rect | None, region: Rect, words: list[Word]) -> bool:
+    """A table that could not be made out: too large to be a chart's labels, or columns of text that got mixed up."""
+    if block.kind != "table" or box is None or not mostly_inside(box, region) or is_regular(block):
+        return False
+    rows = [row for row in [block.header or [], *(block.rows or [])] if row]
+    return (len(rows) >= 4 and len(rows[0]) >= 2) or aligned.is_mixed(box, words)
+
+
+def is_better(block: Any, box: Rect | None, grid: Grid) -> bool:
+    """liteparse's table is believed when it is regular and has all of the words in other columns."""
+    if block.kind != "table" or box is None or not mostly_inside(grid.box, box) or not is_regular(block):
+        return False
+    return len(block.header or block.rows[0]) != grid.width
 
 
 def is_regular(table: Any) -> bool:
@@ -141,7 +209,7 @@ def as_block(found: Any, page: Any) -> Block | None:
     text = PICTURE.sub("", found.text or "").strip()
     match found.kind:
         case "heading":
-            if is_heading(text):
+            if is_heading(text) or (box is not None and is_title(text) and is_large(box, page, TITLE)):
                 return Block("heading", text, found.level or 1, box=where)
             return Block("text", text, box=where)
         case "list_item":
@@ -151,11 +219,18 @@ def as_block(found: Any, page: Any) -> Block | None:
                 text = f"{marker} {text}"
             return Block("item", text, found.level or 0, mark, box=where)
         case "code":
-            return Block("code", "\n".join(found.lines or ()), box=where)
+            lines = found.lines or ()
+            if not is_cjk("".join(lines)):
+                return Block("code", "\n".join(lines), box=where)
+            text = joined(lines)
+            tall = box is not None and is_heading(text) and is_large(box, page)
+            return Block("heading" if tall else "text", text, 2, box=where)
         case "grid_fallback":
             return Block("text", "\n".join(line.strip() for line in found.lines or ()), box=where)
         case "table":
             rows = [[Cell(cell.text) for cell in row] for row in [found.header or [], *(found.rows or [])] if row]
+            if len(rows) < 2:
+                return Block("text", " ".join(cell.text for row in rows for cell in row), box=where)
             return Block("table", rows=rows, box=where)
         case "rule":
             return None
@@ -165,11 +240,64 @@ def as_block(found: Any, page: Any) -> Block | None:
             return Block("text", text, box=where)
 
 
+def is_cjk(text: str) -> bool:
+    """Chinese letters are all of one width, which liteparse takes for the sign of code."""
+    return 2 * len(CJK_LETTER.findall(text)) > sum(not letter.isspace() for letter in text)
+
+
+def is_large(box: Rect, page: Any, times: float = 1.08) -> bool:
+    """Whether the letters in the box are larger than those of most of the page."""
+    return letter_size(page, box) > times * letter_size(page)
+
+
+def letter_size(page: Any, box: Rect | None = None) -> float:
+    """The usual size of the letters, of the page or in a part of it."""
+    sizes: Counter[float] = Counter()
+    for item in page.text_items:
+        if box is None or mostly_inside((item.x, item.y, item.x + item.width, item.y + item.height), box):
+            sizes[round(item.height, 1)] += len(item.text)  # the font's own size may be 1, and scaled
+    return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
+def is_title(text: str) -> bool:
+    """A long heading, too, when its words are written large as in titles."""
+    words = MARKS.sub("", text).split()
+    if not 0 < len(words) <= LONGEST_TITLE or words[-1][-1] in ".,;" or AUTHORS.search(text):
+        return False
+    return sum(word[0].isupper() for word in words) >= 0.6 * len(words)
+
+
+def notes_last(blocks: list[Block], page: Any) -> list[Block]:
+    """Footnotes of the left column stand in the middle of what is read: they go to the page's end."""
+    layout = page.complexity.layout if page.complexity else None
+    if layout is None or layout.column_count < 2:
+        return blocks
+    body = letter_size(page)
+    notes: list[Block] = []
+    for block in blocks:
+        if block.kind == "text" and block.box is not None and block.box[1] > 0.5 and NOTE.match(block.text):
+            x0, y0, x1, y1 = block.box
+            where = (x0 * page.width, y0 * page.height, x1 * page.width, y1 * page.height)
+            if letter_size(page, where) < 0.95 * body and not any(is_under(other, block) for other in blocks):
+                notes.append(block)
+    return [block for block in blocks if not any(block is note for note in notes)] + notes
+
+
+def is_under(other: Block, block: Block) -> bool:
+    """Whether text of another kind stands below in the same column, above the page's edge."""
+    if other is block or other.box is None or block.box is None or NOTE.match(other.text):
+        return False
+    beside = other.box[0] < block.box[2] and block.box[0] < other.box[2]
+    return beside and block.box[3] - 0.01 < other.box[1] < 0.93
+
+
 def is_heading(text: str) -> bool:
     """Large or bold letters alone do not make one: sentences, captions, formulas and lists of names are none."""
     plain = MARKS.sub("", text).strip()
     words = plain.split()
     if not REAL_WORD.search(plain) or len(words) > LONGEST_HEADING or CAPTION.match(plain) or plain.count(",") > 3:
+        return False
+    if AUTHORS.search(plain) or (RUN_IN.search(plain) and plain[-1].islower()):
         return False
     if ENUMERATED.match(plain) and len(words) > 6:
         return False
@@ -208,12 +336,27 @@ def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     refused = len(claimed) - sum(block.kind == "heading" for block in blocks)
     words = sum(len(item.text.split()) for item in page.text_items) or 1
     loud = sum(len(found.text.split()) for found in claimed) / words
-    return refused > 2 or (loud > 0.25 and words > 25) or (layout.column_count > 1 and switches(page) > 1)
+    mixed = layout.column_count > 1 and has_mixed_columns(page)
+    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (layout.column_count > 1 and switches(blocks) > 1)
 
 
-def switches(page: Any) -> int:
+def has_mixed_columns(page: Any) -> bool:
+    """Whether a paragraph goes through two columns line by line."""
+    wide = [
+        box
+        for found in page.blocks or ()
+        if found.kind == "paragraph" and (box := rect(found.bbox)) and box[2] - box[0] > 0.4 * page.width
+    ]
+    return bool(wide) and any(aligned.is_mixed(box, ruled.words_of(page)) for box in wide)
+
+
+def switches(blocks: list[Block]) -> int:
     """How often the order jumps sideways: once for two columns read one after the other."""
-    boxes = [box for found in page.blocks or () if found.kind not in ("figure", "rule") and (box := rect(found.bbox))]
+    boxes = [
+        block.box
+        for block in blocks
+        if block.box is not None and block.kind != "figure" and (block.rows or len(block.text) > FEW_LETTERS)
+    ]
     return sum(
         min(one[2], other[2]) - max(one[0], other[0]) <= 0.3 * min(one[2] - one[0], other[2] - other[0])
         for one, other in pairwise(boxes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .blocks import Cell, joined
@@ -50,7 +50,11 @@ class Grid:
     box: Rect
     rows: list[list[Cell]]
     words: int = 0
-    spots: dict[tuple[int, int], Rect] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """How many columns it has."""
+        return max((at + cell.columns for row in laid_out(self.rows) for at, cell in row), default=0)
 
 
 def words_of(page: Any) -> list[Word]:
@@ -106,14 +110,17 @@ def merged(lines: list[Line]) -> list[Line]:
     return result
 
 
-def grids(page: Any) -> list[Grid]:
+def drawn(page: Any) -> tuple[list[Line], list[Line], list[Word]]:
+    """Level and upright lines, and the words; a page full of drawing has no lines that mean a table."""
     graphics = page.vector_graphics
     if graphics is None or len(graphics.lines) + len(graphics.shapes) > MOST_LINES:
-        return []
-    level, upright = strokes(graphics)
+        return [], [], words_of(page)
+    return *strokes(graphics), words_of(page)
+
+
+def grids(page: Any, level: list[Line], upright: list[Line], words: list[Word]) -> list[Grid]:
     if len(level) < 2 or len(upright) < 2 or len(level) * len(upright) > 40_000:
         return []
-    words = words_of(page)
     found = [grid for part in connected(level, upright) if (grid := build(*part, words)) is not None]
     return outermost(found, page.width * page.height)
 
@@ -155,7 +162,8 @@ def edges(lines: Sequence[Line], middles: list[float], double: float) -> list[Ed
     for at in sorted(line.at for line in lines):
         last = found[-1] if found else None
         if last is not None and (
-            at - last.high <= SLACK or (at - last.low <= double and not any_between(middles, last.high, at))
+            at - last.high <= SLACK
+            or (at - last.high <= double and at - last.low <= 2 * double and not any_between(middles, last.high, at))
         ):
             found[-1] = Edge(last.low, at)
         else:
@@ -176,6 +184,8 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
         max(line.at for line in level),
     )
     own = [word for word in words if box[0] <= word.middle[0] <= box[2] and box[1] <= word.middle[1] <= box[3]]
+    if are_crossed(own, upright):
+        return None
     xs = edges(upright, [word.middle[0] for word in own], DOUBLE)
     ys = edges(level, [word.middle[1] for word in own], DOUBLE)
     rows, columns = len(ys) - 1, len(xs) - 1
@@ -200,9 +210,20 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
     return Grid(box, table, len(own)) if is_table(table) else None
 
 
+def are_crossed(words: list[Word], upright: list[Line]) -> bool:
+    """The lines of a chart go through its words; those of a table do not."""
+    crossed = sum(
+        any(word.x0 + 2 < line.at < word.x1 - 2 and line.start < word.middle[1] < line.end for line in upright)
+        for word in words
+    )
+    return crossed > max(1, 0.05 * len(words))
+
+
 def is_table(table: list[list[Cell]]) -> bool:
     """Charts have grids too, but few words in them."""
     if len(table) < 2 or max(sum(cell.columns for cell in row) for row in table) < 2:
+        return False
+    if not any(letter.isalpha() for row in table for cell in row for letter in cell.text):
         return False
     filled = [sum(bool(cell.text) for cell in row) for row in table]
     spanning = sum(not row for row in table)
@@ -259,6 +280,9 @@ def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: lis
             continue
         walls = [xs[c + 1] for c in range(column, column + right - 1)]
         height = max(word.y1 - word.y0 for word in words)
+        # A white channel through several lines is no accident, however narrow.
+        several = max(word.middle[1] for word in words) - min(word.middle[1] for word in words) > 0.6 * height
+        channel = (0.25 if several else 0.8) * height
         sides = [
             (
                 max((word.x1 for word in words if word.middle[0] <= wall.high), default=None),
@@ -267,9 +291,9 @@ def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: lis
             for wall in walls
         ]
         clear = [
-            (left is None or left <= wall.high + 1)
-            and (other is None or other >= wall.low - 1)
-            and (left is None or other is None or other - left > 0.8 * height)
+            (left is None or left <= wall.high + 0.4 * height)
+            and (other is None or other >= wall.low - 0.4 * height)
+            and (left is None or other is None or other - left > channel)
             for wall, (left, other) in zip(walls, sides, strict=True)
         ]
         if all(clear) and sum(bool(inside[row, c]) for c in range(column, column + right)) >= 2:
@@ -278,12 +302,52 @@ def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: lis
 
 
 def squeezed(table: list[list[Cell]]) -> list[list[Cell]]:
-    """Without columns and rows that are nothing but the space between two lines."""
-    width = max((sum(cell.columns for cell in row) for row in table), default=0)
-    if any(cell.rows > 1 or cell.columns > 1 for row in table for cell in row):
-        return table
-    keep = [c for c in range(width) if any(c < len(row) and row[c].text for row in table)]
-    return [[row[c] for c in keep if c < len(row)] for row in table]
+    """Without columns, and rows inside a tall cell, that are nothing but the space between two lines."""
+    table = without_empty_rows(table)
+    starts = laid_out(table)
+    width = max((at + cell.columns for row in starts for at, cell in row), default=0)
+    for column in reversed(range(width)):
+        alone = [cell for row in starts for at, cell in row if at == column and cell.columns == 1]
+        if any(cell.text for cell in alone):
+            continue
+        for row in starts:
+            for at, cell in row:
+                if at <= column < at + cell.columns and cell.columns > 1:
+                    cell.columns -= 1
+        gone = {id(cell) for cell in alone}
+        starts = [[(at - (at > column), cell) for at, cell in row if id(cell) not in gone] for row in starts]
+    return [[cell for _, cell in row] for row in starts]
+
+
+def without_empty_rows(table: list[list[Cell]]) -> list[list[Cell]]:
+    kept: list[list[Cell]] = []
+    for row in table:
+        tall = [cell for above, cells in enumerate(kept) for cell in cells if above + cell.rows > len(kept)]
+        if row and tall and not any(cell.text or cell.rows > 1 for cell in row):
+            for cell in tall:
+                cell.rows -= 1
+        else:
+            kept.append(row)
+    return kept
+
+
+def laid_out(table: list[list[Cell]]) -> list[list[tuple[int, Cell]]]:
+    """Each cell with the column it begins in."""
+    taken: set[tuple[int, int]] = set()
+    result = []
+    for number, row in enumerate(table):
+        column, placed = 0, []
+        for cell in row:
+            while (number, column) in taken:
+                column += 1
+            placed.append((column, cell))
+            if cell.rows > 1:
+                taken |= {
+                    (r, c) for r in range(number, number + cell.rows) for c in range(column, column + cell.columns)
+                }
+            column += cell.columns
+        result.append(placed)
+    return result
 
 
 def text_of(words: list[Word]) -> str:

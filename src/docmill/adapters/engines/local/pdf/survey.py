@@ -167,17 +167,22 @@ def is_garbled(text: str, letters: int) -> bool:
     return letters > FEW_LETTERS and odd * 4 > letters
 
 
-def rendered(document: Any, index: int, dpi: int, part: Box | None = None) -> Image:
-    """The page as it is displayed, or a part of it, never larger than LONGEST_SIDE whatever its MediaBox says."""
+def rendered(document: Any, index: int, dpi: int) -> Image:
+    """The page as it is displayed."""
     page = document[index]
     try:
-        width, height = page.get_size()
-        if not is_drawable((width, height)):
-            raise pdfium.PdfiumError("the page has no size")
-        scale = min(dpi / 72, LONGEST_SIDE / max(width, height, 1))
-        # PDFium crops from the displayed page's edges: left, bottom, right, top.
-        crop = (part[0] * width, (1 - part[3]) * height, (1 - part[2]) * width, part[1] * height) if part else (0,) * 4
-        picture: Image = page.render(scale=scale, crop=crop, may_draw_forms=False).to_pil().convert("RGB")
-        return picture
+        return drawn(page, dpi)
     finally:
         page.close()
+
+
+def drawn(page: Any, dpi: int, part: Box | None = None) -> Image:
+    """The page as it is displayed, or a part of it, never larger than LONGEST_SIDE whatever its MediaBox says."""
+    width, height = page.get_size()
+    if not is_drawable((width, height)):
+        raise pdfium.PdfiumError("the page has no size")
+    scale = min(dpi / 72, LONGEST_SIDE / max(width, height, 1))
+    # PDFium crops from the displayed page's edges: left, bottom, right, top.
+    crop = (part[0] * width, (1 - part[3]) * height, (1 - part[2]) * width, part[1] * height) if part else (0,) * 4
+    picture: Image = page.render(scale=scale, crop=crop, may_draw_forms=False).to_pil().convert("RGB")
+    return picture

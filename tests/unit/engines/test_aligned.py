@@ -1,0 +1,122 @@
+"""Tables without a full set of lines: columns by their gaps, rows by their distance, whatever lines there are."""
+
+from __future__ import annotations
+
+from docmill.adapters.engines.local.pdf import aligned, regions
+from docmill.adapters.engines.local.pdf.ruled import Line, Word
+
+HEIGHT, LETTER = 10.0, 5.0
+PAGE = (0.0, 0.0, 600.0, 800.0)
+
+
+def words(*cells: tuple[float, float, str]) -> list[Word]:
+    """Texts by their left edge and the middle of their line, five points to the letter."""
+    found = []
+    for x, y, text in cells:
+        for word in text.split():
+            found.append(Word(word, x, y - HEIGHT / 2, x + LETTER * len(word), y + HEIGHT / 2))
+            x += LETTER * (len(word) + 0.6)
+    return found
+
+
+def rows(*lines: tuple[float, tuple[tuple[float, str], ...]]) -> list[Word]:
+    return [word for y, cells in lines for x, text in cells for word in words((x, y, text))]
+
+
+def texts(grid: aligned.Grid | None) -> list[list[str]]:
+    assert grid is not None
+    return [[cell.text for cell in row] for row in grid.rows]
+
+
+def table(found: list[Word], box=(50, 90, 400, 300), level=(), upright=(), *, frame=False) -> aligned.Grid | None:
+    return aligned.build(box, found, level, upright, [], frame=frame)
+
+
+PORTS = rows(
+    (100, ((60, "Port"), (200, "Ships"), (300, "Tons"))),
+    (118, ((60, "Hamburg"), (200, "120"), (300, "4500"))),
+    (136, ((60, "Kiel"), (200, "35"), (300, "800"))),
+    (154, ((60, "Lübeck"), (200, "41"), (300, "950"))),
+)
+
+
+def test_words_under_one_another_make_columns():
+    assert [
+        ["Port", "Ships", "Tons"],
+        ["Hamburg", "120", "4500"],
+        ["Kiel", "35", "800"],
+        ["Lübeck", "41", "950"],
+    ] == texts(table(PORTS))
+
+
+def test_a_title_over_two_columns_spans_them_and_moves_no_border():
+    title = words((215, 84, "Traffic of the whole year"))
+
+    grid = table([*title, *PORTS], (50, 75, 400, 300))
+
+    assert grid is not None
+    assert [("", 1), ("Traffic of the whole year", 2)] == [(cell.text, cell.columns) for cell in grid.rows[0]]
+    assert 3 == grid.width
+
+
+def test_a_cell_that_fills_its_column_keeps_its_neighbour_apart():
+    wide = words((60, 172, "Bremerhaven on the riverbank"), (200, 172, "7"), (300, 172, "12"))
+
+    assert ["Bremerhaven on the riverbank", "7", "12"] == texts(table([*PORTS, *wide]))[-1]
+
+
+def test_a_line_close_under_a_row_goes_on_with_its_cells():
+    wrapped = words((60, 180, "Frankfurt"), (200, 180, "9"), (300, 180, "20"), (60, 191, "(Oder)"))
+
+    assert ["Frankfurt (Oder)", "9", "20"] == texts(table([*PORTS, *wrapped]))[-1]
+
+
+def test_running_text_in_two_columns_is_no_table():
+    prose = rows(
+        *((100 + 12 * n, ((60, "the cranes of this quay"), (230, "are old and slow by now"))) for n in range(8))
+    )
+
+    assert table(prose) is None
+    assert aligned.is_mixed((50, 90, 400, 300), prose)
+
+
+def test_titles_with_page_numbers_and_the_numbers_of_a_chart_are_no_tables():
+    contents = rows(*((100 + 18 * n, ((60, f"Chapter {n}"), (300, str(7 * n + 1)))) for n in range(5)))
+    chart = rows(*((100 + 18 * n, ((60, str(n)), (200, str(n * 3)), (300, str(n * 5)))) for n in range(5)))
+
+    assert table(contents) is None
+    assert table(chart) is None
+
+
+def test_lines_without_an_outer_frame_still_make_the_cells():
+    floors = [Line(y, 50, 400) for y in (109, 127, 145)]
+    walls = [Line(190, 90, 163), Line(290, 90, 163)]
+    two = words((200, 100, "Ships"), (300, 100, "Tons"), (60, 118, "Kiel"), (60, 136, "Hamburg"), (60, 154, "Bremen"))
+    two += words((200, 118, "35"), (300, 136, "80"))
+
+    grid = table(two, (50, 90, 400, 163), floors, walls, frame=True)
+
+    assert [["", "Ships", "Tons"], ["Kiel", "35", ""], ["Hamburg", "", "80"], ["Bremen", "", ""]] == texts(grid)
+
+
+def test_rules_of_one_width_mark_a_table_and_running_text_parts_two():
+    level = [Line(y, 50, 400) for y in (90, 109, 163, 290, 309, 363)]
+    prose = words((60, 220, "Between the two tables stands a paragraph that goes over all of the width"))
+
+    assert [(50, 90, 400, 163), (50, 290, 400, 363)] == regions.stacks(level, [*PORTS, *prose])
+    assert [(50, 90, 400, 363)] == regions.stacks(level, PORTS)
+
+
+def test_a_head_and_a_column_that_were_left_out_are_found_again():
+    part = (190.0, 112.0, 330.0, 160.0)
+
+    x0, y0, x1, y1 = regions.grown(part, PORTS, [], PAGE)
+
+    assert x0 <= 60
+    assert y0 <= 96
+    assert (330, 160) == (x1, y1)
+
+
+def test_no_words_and_one_line_are_no_table():
+    assert table([]) is None
+    assert table(words((60, 100, "Port"), (200, 100, "Ships"))) is None
