@@ -323,7 +323,7 @@ def test_after_a_cancel_the_worker_is_told_and_its_reports_change_nothing(etl: E
     task, job = started(etl, worker)
     assert 200 == etl.post(f"/tasks/{task}/cancel?force=true").status_code
     told = f"/jobs/{etl.task(task)['metadata']['provider_task_id'] or f'sec-{worker.calls}'}"
-    for _ in range(100):
+    for _ in range(400):
         if told in worker.cancelled:
             break
         time.sleep(0.05)
