@@ -105,7 +105,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         running = asyncio.create_task(run_attempt(self._ports, task, attempt, place, worker=self.name))
         self._running[attempt.id] = (task.id, running)
-        self._heart.hold(attempt.id, lambda: loop.call_soon_threadsafe(running.cancel))
+        self._heart.hold(attempt.id, lambda: loop.call_soon_threadsafe(self._lose, attempt.id, running))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -119,6 +119,19 @@ class Worker:
         finally:
             self._heart.release(attempt.id)
             self._running.pop(attempt.id, None)
+
+    def _lose(self, attempt_id: UUID, running: asyncio.Task[Claimed | None]) -> None:
+        walk = asyncio.create_task(self._stop_unless_done(attempt_id, running))
+        self._walks.add(walk)
+        walk.add_done_callback(self._walks.discard)
+
+    async def _stop_unless_done(self, attempt_id: UUID, running: asyncio.Task[Claimed | None]) -> None:
+        """The heart holds it no longer: it was dropped, or it is done this very moment and we go on with the next."""
+        with suppress(DocmillError):
+            found = await self._ports.ledger.find(attempt_id)
+            if found is not None and found[1].state is State.SUCCEEDED:
+                return
+        running.cancel()
 
     async def _give_back(self, task: Task, attempt: Attempt) -> None:
         with suppress(DocmillError):

@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from docmill import compose, settings
+from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.stores.local import LocalStore
 from docmill.core.access import LOCAL
+from docmill.core.machine import Change
 from docmill.core.parsed import Page, Parsed
 from docmill.core.task import Status, Task, Wishes
 from docmill.ports import PageReport, Ports, Store, Stored, Work
@@ -68,10 +71,18 @@ class SlowStore(LocalStore):
 
 @asynccontextmanager
 async def working(
-    folder: Path, engine: SlowEngine, *, store: Store | None = None, jobs: int = 3, **flags: object
+    folder: Path,
+    engine: SlowEngine,
+    *,
+    store: Store | None = None,
+    ledger: type[SqlLedger] = SqlLedger,
+    jobs: int = 3,
+    **flags: object,
 ) -> AsyncIterator[Ports]:
     chosen = settings.load(data=folder / "data", jobs=jobs, **flags)
     async with compose.opened(chosen, "http://127.0.0.1:9") as real:
+        assert isinstance(real.ledger, SqlLedger)
+        real = replace(real, ledger=ledger(real.ledger._database))
         ports = replace(real, engines={"local": engine}, store=store or real.store)
         async with compose.working(chosen, ports):
             yield ports
@@ -113,6 +124,23 @@ async def test_an_attempt_that_is_delivered_again_and_again_runs_once(tmp_path: 
 
     assert {Status.COMPLETED} == {task.status for task in done}
     assert [1] * 10 == [engine.starts[task.id] for task in tasks]
+
+
+class LateLedger(SqlLedger):
+    """Takes its time after each commit, so that a heartbeat falls between it and the answer."""
+
+    async def decide(self, *args: Any, **flags: Any) -> Change:
+        change = await super().decide(*args, **flags)
+        await asyncio.sleep(0.2)
+        return change
+
+
+async def test_a_heartbeat_between_a_stages_commit_and_the_next_stage_drops_neither(tmp_path: Path) -> None:
+    flags = {"heartbeat": 0.02, "lease": 60}
+    async with working(tmp_path, SlowEngine(0), ledger=LateLedger, **flags) as ports, asyncio.timeout(20):
+        done = await ended(ports, await submitted(ports))
+
+    assert (Status.COMPLETED, 1) == (done.status, done.attempt)
 
 
 async def test_a_forced_cancel_stops_the_work_at_once(tmp_path: Path) -> None:
