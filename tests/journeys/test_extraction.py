@@ -29,7 +29,7 @@ def peer() -> Iterator[ModelPeer]:
 
 @pytest.fixture(scope="module")
 def served(peer: ModelPeer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    llm = peer.settings(tries=2, timeout=5, budget_tokens=100_000, max_tokens=500)
+    llm = peer.settings(tries=2, timeout=3, budget_tokens=100_000, max_tokens=500)
     captions = peer.settings(tries=1, timeout=5, min_confidence=0.6)
     with Service(tmp_path_factory.mktemp("llm"), DOCMILL_LLM=llm, DOCMILL_CAPTIONS=captions) as service:
         yield service
@@ -125,15 +125,22 @@ def test_an_error_that_is_fed_back_mends_the_answer(etl: Etl, peer: ModelPeer) -
         Fault("POST", CHAT, status=500),
         Fault("POST", CHAT, cut=True),
         Fault("POST", CHAT, body=b"<html>oops"),
+        Fault("POST", CHAT, body=b'{"choices": [["http://gpu.inner.host"]]}'),
+        Fault("POST", CHAT, slow_s=5),
+        Fault("POST", CHAT, promise=2),
+        Fault("POST", CHAT, promise=0.5),
+        Fault("POST", CHAT, hang_up=True),
     ],
-    ids=["429", "500", "cut", "html"],
+    ids=["429", "500", "cut", "html", "wrong JSON", "slow", "promises more", "promises less", "silence"],
 )
 def test_a_fault_of_the_server_is_waited_out(etl: Etl, peer: ModelPeer, fault: Fault) -> None:
     peer.faults.append(fault)
 
-    task = etl.done("a.md", TEXT, rule_id=a_rule(etl, f"fault {fault.status} {fault.cut} {fault.body!r}"))
+    task = etl.done("a.md", TEXT, rule_id=a_rule(etl, f"fault {fault}"[:100]))
 
     assert "2026-0147" == task["result"]["invoice_number"]
+    assert 0 == fault.times
+    assert "inner.host" not in json.dumps([task, etl.events(task["task_id"])])
 
 
 def test_a_server_without_structured_output_gets_the_schema_in_words(tmp_path: Path) -> None:

@@ -62,15 +62,20 @@ async def test_what_a_server_can_is_found_out_once(peer: ModelPeer, chat: Chat, 
 
 
 async def test_another_refusal_is_not_taken_for_that(peer: ModelPeer, chat: Chat) -> None:
-    told = b'{"error": {"message": "maximum context length is 10 tokens at http://10.0.0.1:1/x with sk-abc"}}'
+    told = (
+        b'{"error": {"message": "maximum context length of gpt-4.1 is 10 tokens at http://10.0.0.1:1/x with sk-abc, '
+        b'says vllm-3.ml.internal, gpu7:8000, localhost:9, [fe80::1]:80; see messages.0.content"}}'
+    )
     peer.faults.append(Fault("POST", CHAT, status=400, body=told, times=3))
 
     with pytest.raises(StageFailed, match="maximum context length") as failed:
         await chat.say(ASKED, schema=SCHEMA, max_tokens=7)
 
     assert ("llm_refused", False, "") == (failed.value.code, failed.value.retryable, chat.way)
-    assert "10.0.0.1" not in failed.value.message
-    assert "sk-abc" not in failed.value.message
+    for secret in ("10.0.0.1", "sk-abc", "vllm", "internal", "gpu7", "localhost", "fe80"):
+        assert secret not in failed.value.message
+    for word in ("of gpt-4.1 is 10 tokens", "messages.0.content"):
+        assert word in failed.value.message
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,22 @@ WAYS: Final = ("json_schema", "json_object", "words")
 REFUSED_FORM: Final = frozenset({400, 404, 415, 422, 501})
 """How servers say that they do not know a field of the request; also how they say other things."""
 MAX_WHY: Final = 300
+MAX_READ: Final = 1_000
+"""Of a message: what follows is not worth the look."""
 CODES: Final = {"provider_busy": "llm_rate_limit", "provider_refused": "llm_refused"}
 
-_SECRETS = re.compile(r"https?://\S+|\bsk-\S+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?")
+_ENDINGS = (
+    "local|localdomain|internal|intranet|lan|home|corp|private|host|svc|cluster|com|net|org|io|ai|dev|cloud|eu|de|cn"
+)
+_SECRETS = re.compile(
+    r"\w+://\S+"  # addresses
+    r"|\bsk-\S+"  # keys
+    r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[[0-9A-Fa-f:.%]*:[0-9A-Fa-f:.%]*\](?::\d+)?"  # numbers of hosts
+    r"|\blocalhost\b(?::\d+)?|\b[A-Za-z][\w.-]*:\d{2,5}\b"  # host:port
+    rf"|\b(?:[\w-]+\.)+(?:{_ENDINGS})\b",  # names of hosts
+    re.IGNORECASE,
+)
+"""What a server may say about its surroundings, and nobody shall read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +160,4 @@ def _why(answer: Answer) -> str:
     message = told.get("message") if isinstance(told, dict) else told
     if not isinstance(message, str) or not message.strip():
         return f"it answers {answer.status}"
-    return f"{_SECRETS.sub('…', ' '.join(message.split()))[:MAX_WHY]} ({answer.status})"
+    return f"{_SECRETS.sub('…', ' '.join(message[:MAX_READ].split()))[:MAX_WHY]} ({answer.status})"
