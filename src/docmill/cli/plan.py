@@ -40,7 +40,7 @@ def plan(file: Path, engine: str, stay_home: bool, budget_pages: int | None, as_
 
 
 def _show(out: Out, file: Path, found: Foresight) -> None:
-    pages = f", {found.pages} pages" if found.pages else ""
+    pages = f", {found.pages} page{'s' if found.pages > 1 else ''}" if found.pages else ""
     out.line(f"{printable(file.name)}: {found.media_type}, {found.size} bytes{pages}")
     if found.code:
         out.line(f"refused    {found.code}: {printable(found.message)}")

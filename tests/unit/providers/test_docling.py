@@ -17,7 +17,7 @@ from docmill.ports import Work
 from support.docling_peer import KEY, DoclingPeer, docling_document
 from support.peers import Fault
 
-QUICK = Patience(tries=3, first_pause_s=0.01, longest_pause_s=0.5, connect_s=2, silence_s=2, request_s=5)
+QUICK = Patience(tries=3, first_pause_s=0.01, longest_pause_s=0.5, connect_s=10, silence_s=10, request_s=20)
 MakeWork = Callable[..., Work]
 
 
