@@ -18,11 +18,12 @@ Convert = Callable[[Path], str]
 
 
 def docmill() -> Convert:
+    from docmill.adapters.engines.local.child import get_warm
     from docmill.adapters.engines.local.job import Job
     from docmill.adapters.engines.local.limits import Limits
-    from docmill.adapters.engines.local.reading import guess_language, read
+    from docmill.adapters.engines.local.reading import read
 
-    guess_language("The model is loaded before the clock starts.")
+    get_warm()
 
     def convert(path: Path) -> str:
         pages: dict[int, str] = {}

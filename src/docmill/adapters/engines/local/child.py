@@ -10,7 +10,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -91,17 +91,24 @@ def main() -> None:
 
 def preload(line: Line) -> None:
     """Import what most documents need, unless a document is already waiting."""
-    if line.waits(PATIENCE_S):
-        return
+    if not line.waits(PATIENCE_S):
+        get_warm(line.waits)
+
+
+def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
+    """What a process does once, before documents come: the quality bench does the same."""
     for module in PRELOADED:
-        if line.waits():
+        if is_wanted():
             return
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    if not line.waits():
+    if not is_wanted():
         from .reading import guess_language
 
         guess_language("The first guess loads the model, which takes a second.")
+    # Modules stay as long as the process: the collector need not look at them again after every document.
+    gc.collect()
+    gc.freeze()
 
 
 def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frames.Done | frames.Failed:

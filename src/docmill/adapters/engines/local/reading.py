@@ -29,6 +29,8 @@ READERS = {
     sniff.TEXT: "text",
 }
 
+TELLING = 1500
+"""Letters. More of them tell no more of the language."""
 LIKELY = """
 ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id is it ja ko lt lv ms nl nn no pl pt ro ru sk sl sr sv
 sw ta th tr uk ur vi zh
@@ -65,6 +67,7 @@ def settle(job: Job) -> None:
 
 def guess_language(text: str) -> str | None:
     """Short texts say little, and rare languages are mostly wrong guesses."""
+    text = text[:TELLING]
     letters = sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha())
     if letters < 24:
         return None

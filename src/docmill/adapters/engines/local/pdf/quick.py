@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from ..markdown import CJK
 from . import aligned, regions, ruled
 from .blocks import Block, Cell, joined
-from .ruled import Grid, Rect, Word
+from .ruled import Grid, Rect
 
 WINDOW = 32
 CAPTION = re.compile(
@@ -40,13 +41,28 @@ NUMBER = re.compile(r"\d{1,9}[.)]$")
 
 def pages(source: Path, *, tagged: bool) -> Iterator[dict[int, Any]]:
     """liteparse's pages by index, a window at a time; nothing if it cannot read the file."""
-    from liteparse import LiteParse, ParseError
+    from liteparse import ParseError
 
     # It goes by the name's ending, and our file has none.
     named = Path("input.pdf")
     named.unlink(missing_ok=True)
     named.symlink_to(source)
-    parser = LiteParse(
+    try:
+        for batch in parser(tagged).parse_batches(named, WINDOW):
+            yield {page.page_num - 1: page for page in batch.result.pages}
+    except (ParseError, FileNotFoundError):
+        return
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a bug in Rust is not an Exception, and has no name to import
+            raise
+
+
+@cache
+def parser(tagged: bool) -> Any:
+    """A parser holds nothing of a document; making one for each costs as much as a short page."""
+    from liteparse import LiteParse
+
+    return LiteParse(
         ocr_enabled=False,
         output_format="markdown",
         include_complexity=True,
@@ -63,14 +79,6 @@ def pages(source: Path, *, tagged: bool) -> Iterator[dict[int, Any]]:
         quiet=True,
         num_workers=1,
     )
-    try:
-        for batch in parser.parse_batches(named, WINDOW):
-            yield {page.page_num - 1: page for page in batch.result.pages}
-    except (ParseError, FileNotFoundError):
-        return
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a bug in Rust is not an Exception, and has no name to import
-            raise
 
 
 def rect(box: Any) -> Rect | None:
@@ -78,7 +86,7 @@ def rect(box: Any) -> Rect | None:
 
 
 def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
-    """The page's blocks, the tables among them, and whether a table was only guessed."""
+    """The page's blocks, the tables among them, and whether columns of text were mixed up in a table."""
     level, upright, words = ruled.drawn(page)
     grids = ruled.grids(page, level, upright, words)
     found = [(block, rect(block.bbox)) for block in page.blocks or ()]
@@ -103,7 +111,7 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
             sure.append(grid)
         else:
             sure += known
-            guessed = guessed or any(is_serious(block, own, region, words) for block, own in found)
+            guessed = guessed or (hinted and aligned.is_mixed(box, words))
     return notes_last(placed(found, sure, page), page), sure, guessed
 
 
@@ -144,14 +152,6 @@ def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect]) -> bool:
     if has_empty_row(grid) or any(other is not grid and follows(grid, other) for other in grids):
         return True
     return any(mostly_inside(box, grid.box) and reaches_beyond(box, grid.box) for box in tables)
-
-
-def is_serious(block: Any, box: Rect | None, region: Rect, words: list[Word]) -> bool:
-    """A table that could not be made out: too large to be a chart's labels, or columns of text that got mixed up."""
-    if block.kind != "table" or box is None or not mostly_inside(box, region) or is_regular(block):
-        return False
-    rows = [row for row in [block.header or [], *(block.rows or [])] if row]
-    return (len(rows) >= 4 and len(rows[0]) >= 2) or aligned.is_mixed(box, words)
 
 
 def is_better(block: Any, box: Rect | None, grid: Grid) -> bool:
@@ -328,7 +328,7 @@ def straight_lines(page: Any, turn: int) -> list[str]:
 
 
 def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
-    """Whether a slower reader should look at the page: tables that are guesses, headings all over, columns."""
+    """Whether a slower reader should look at the page: headings all over, columns that got mixed up."""
     layout = page.complexity.layout if page.complexity else None
     if guessed or layout is None:
         return True
@@ -337,7 +337,7 @@ def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     words = sum(len(item.text.split()) for item in page.text_items) or 1
     loud = sum(len(found.text.split()) for found in claimed) / words
     mixed = layout.column_count > 1 and has_mixed_columns(page)
-    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (layout.column_count > 1 and switches(blocks) > 1)
+    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (layout.column_count > 1 and switches(blocks) > 2)
 
 
 def has_mixed_columns(page: Any) -> bool:
@@ -355,7 +355,10 @@ def switches(blocks: list[Block]) -> int:
     boxes = [
         block.box
         for block in blocks
-        if block.box is not None and block.kind != "figure" and (block.rows or len(block.text) > FEW_LETTERS)
+        if block.box is not None
+        and block.kind != "figure"
+        and (block.rows or len(block.text) > FEW_LETTERS)
+        and not (block.box[1] > 0.5 and NOTE.match(block.text))
     ]
     return sum(
         min(one[2], other[2]) - max(one[0], other[0]) <= 0.3 * min(one[2] - one[0], other[2] - other[0])

@@ -30,10 +30,10 @@ class Word:
     y0: float
     x1: float
     y1: float
+    middle: tuple[float, float] = (0.0, 0.0)
 
-    @property
-    def middle(self) -> tuple[float, float]:
-        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+    def __post_init__(self) -> None:
+        self.middle = (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
 
 @dataclass(slots=True)

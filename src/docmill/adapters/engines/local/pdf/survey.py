@@ -30,6 +30,7 @@ MOST_OBJECTS = 2000
 SENSIBLE_SIDE = (1, 100_000)
 """Points. PDF once ended at 14,400; liteparse's memory grows with the area."""
 ERROR_PASSWORD = 4
+ODD = re.compile("[\\ue000-\\uf8ff\\ufffd\\x00-\\x08\\x0e-\\x1b]")
 
 
 @dataclass(slots=True)
@@ -160,10 +161,7 @@ def is_garbled(text: str, letters: int) -> bool:
     """Fonts without a way back to Unicode leave private, replacement and control characters."""
     if text.isascii() and text.isprintable():
         return False
-    odd = sum(
-        "\ue000" <= letter <= "\uf8ff" or letter == "\ufffd" or (letter < " " and not letter.isspace())
-        for letter in text
-    )
+    odd = len(ODD.findall(text))
     return letters > FEW_LETTERS and odd * 4 > letters
 
 
