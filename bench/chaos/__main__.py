@@ -27,6 +27,8 @@ def main() -> int:
     parser.add_argument("--seeds", default="20261115")
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--quiet", type=int, default=60, help="tasks before the first fault, for comparison")
+    parser.add_argument("--rate", type=float, help="submissions per second; else as many as fit into the storm")
     parser.add_argument("--faults", default=",".join(WEIGHTS), help="which, separated by commas")
     parser.add_argument("--lease", type=float, default=Pace.lease_s)
     parser.add_argument("--heartbeat", type=float, default=Pace.heartbeat_s)
@@ -46,6 +48,8 @@ def main() -> int:
                 int(seed),
                 tasks=given.tasks,
                 kills=given.kills,
+                quiet_tasks=given.quiet,
+                per_second=given.rate,
                 kinds=tuple(given.faults.split(",")),
                 pace=pace,
                 pause_s=_pair(given.pause),

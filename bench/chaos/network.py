@@ -6,11 +6,13 @@ import asyncio
 import random
 import socket
 import threading
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 CHUNK = 1 << 16
+T = TypeVar("T")
 
 
 class Network:
@@ -40,7 +42,7 @@ class Network:
 
     def cut(self) -> None:
         """Reset every open connection."""
-        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(5)
+        self._run(self._cut())
 
     async def _cut(self) -> None:
         for writer in tuple(self._open):
@@ -52,14 +54,26 @@ class Network:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, sock=self._listener), self._loop).result(5)
+        self._server = self._run(asyncio.start_server(self._serve, sock=self._listener))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.cut()
+        self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
-        self._listener.close()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        self._server.close()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await self._cut()
+        await asyncio.sleep(0.05)  # until the transports that were aborted are closed
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

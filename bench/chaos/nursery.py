@@ -44,7 +44,9 @@ class Forked:
     def __init__(self, pid: int, exits: Path) -> None:
         self.pid = pid
         self._exits = exits
-        self._handle = os.pidfd_open(pid)
+        self._handle = -1
+        with suppress(ProcessLookupError):  # it may have ended already, and its parent seen to it
+            self._handle = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
         return None if not self._has_ended(0) else self._code()
@@ -55,6 +57,8 @@ class Forked:
         return self._code()
 
     def send_signal(self, number: int) -> None:
+        if self._handle < 0:
+            raise ProcessLookupError
         signal.pidfd_send_signal(self._handle, number)
 
     def kill(self) -> None:
@@ -62,6 +66,8 @@ class Forked:
             self.send_signal(signal.SIGKILL)
 
     def _has_ended(self, seconds: float | None) -> bool:
+        if self._handle < 0:
+            return True
         poller = select.poll()
         poller.register(self._handle, select.POLLIN)
         return bool(poller.poll(None if seconds is None else seconds * 1000))

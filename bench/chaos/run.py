@@ -28,6 +28,8 @@ class Plan:
     kills: int = 200
     quiet_tasks: int = 60
     clients: int = 8
+    per_second: float | None = None
+    """Submissions; None: as many as fit into the time that the kills take."""
     kinds: tuple[str, ...] = tuple(WEIGHTS)
     pace: Pace = field(default_factory=Pace)
     pause_s: tuple[float, float] = (0.5, 2.0)
@@ -106,8 +108,9 @@ def _run(plan: Plan, place: Deployment, exits: dict[str, int | None]) -> Report:
     load = Load(place.urls, plan.seed)
     quiet_per_s = _quiet(plan, place, load, made[: plan.quiet_tasks])
     began = time.monotonic()
-    # The clients come as fast as they may, but not so fast that they are done long before the storm.
-    threads = load.start(made[plan.quiet_tasks :], plan.clients, plan.tasks / (plan.kills * sum(plan.pause_s) / 2))
+    # Not so fast that the workers cannot keep up: who waits for a place is not being recovered.
+    per_second = plan.per_second or plan.tasks / (plan.kills * sum(plan.pause_s) / 2)
+    threads = load.start(made[plan.quiet_tasks :], plan.clients, per_second)
     storm = Storm(place, plan.seed, plan.kinds, plan.pause_s, plan.away_s)
     # Until there were enough kills, and as long as there is work: nobody is killed only to have been killed.
     storm.rage(lambda storm: storm.kills < plan.kills or any(thread.is_alive() for thread in threads))

@@ -75,7 +75,8 @@ def watch(service: subprocess.Popen[bytes], order: dict[str, Any]) -> None:
         elif told and told.si_signo == signal.SIGUSR1:
             service.kill()
             service.wait()
-        elif told and told.si_signo != signal.SIGCHLD:
+        elif told and told.si_signo in (signal.SIGTERM, signal.SIGINT):
+            # Others that it names are none: a process that was stopped and goes on gets one that nobody sent.
             stop(service, order)
 
 
