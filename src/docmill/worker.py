@@ -147,7 +147,7 @@ class Worker:
         collected = 0.0
         while True:
             try:
-                await sweep.sweep(self._ports)
+                await sweep.sweep(self._ports, spared=self._running if self._heart.is_beating else ())
                 if time.monotonic() - collected > COLLECT_EVERY_S:
                     await sweep.collect(self._ports)
                     await notify.prune(self._ports)

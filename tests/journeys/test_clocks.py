@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support import hostile
 from support.peers import Asked, ProviderPeer, Reply, route
 from support.serving import Etl, Fleet, Mode, Service, tampering
 
@@ -92,3 +93,19 @@ def test_a_clock_that_is_put_back_steals_no_lease_and_holds_up_no_retry(service:
             assert time.monotonic() < ends
         assert 200 == etl.post(f"/tasks/{retried}/cancel", params={"force": "true"}).status_code
         assert "completed" == etl.done("after.txt", b"after the clock was put back")["status"]
+
+
+def test_a_machine_that_slept_loses_no_attempt(service: Service) -> None:
+    """Longer than the lease: when it wakes up, nobody else can have taken over."""
+    if isinstance(service, Fleet):
+        pytest.skip("where there are others, they take over")
+    with service.client() as client:
+        etl = Etl(client)
+        task_id = etl.submit("scan.pdf", hostile.scans(1), no_cache=True)
+        etl.wait(task_id, until=("mineru_parsing",))
+        os.kill(service.pid, signal.SIGSTOP)
+        time.sleep(LEASE_S + 0.5)
+        os.kill(service.pid, signal.SIGCONT)
+
+        assert ("completed", 1) == (etl.wait(task_id)["status"], etl.task(task_id)["metadata"]["attempt"])
+        assert "worker_lost" not in kinds(etl, task_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -15,10 +16,11 @@ import httpx2
 import psutil
 
 from support import hostile
-from support.serving import Etl, Service
+from support.serving import Etl, Mode, Service
 
 GRACE_S = 10
-CYCLES = 2
+CYCLES = int(os.environ.get("DOCMILL_CYCLES", "2"))
+"""Deployments in a row; 20 on demand."""
 PENDING = 6
 
 
@@ -68,8 +70,9 @@ class Submitter(threading.Thread):
                 time.sleep(0.01)
 
 
-def test_a_stop_costs_no_attempt_and_loses_nothing(tmp_path: Path) -> None:
-    service = Service(tmp_path / "data", "--jobs", "2", DOCMILL_GRACE=str(GRACE_S))
+def test_a_stop_costs_no_attempt_and_loses_nothing(mode: Mode, tmp_path: Path) -> None:
+    service = mode.serve(tmp_path / "data", "--jobs", "2", DOCMILL_GRACE=str(GRACE_S))
+    size = 2 * CYCLES  # pages enough that they are still being read when the last stop comes
     slow: list[int] = []
     accepted: list[int] = []
     seconds: list[float] = []
@@ -78,7 +81,7 @@ def test_a_stop_costs_no_attempt_and_loses_nothing(tmp_path: Path) -> None:
         with service.client() as client:
             etl = Etl(client)
             if not slow:
-                slow = [etl.submit(f"scan-{n}.pdf", hostile.scans(2 + n), no_cache=True) for n in range(2)]
+                slow = [etl.submit(f"scan-{n}.pdf", hostile.scans(size), no_cache=True) for n in range(2)]
             for task_id in slow:
                 etl.wait(task_id, until=("mineru_parsing", "completed"))
             accepted += [etl.submit(f"{cycle}-{n}.txt", b"waiting %d" % n) for n in range(PENDING)]
@@ -87,13 +90,13 @@ def test_a_stop_costs_no_attempt_and_loses_nothing(tmp_path: Path) -> None:
             submitter.start()
             assert watcher.opened.wait(10)
             time.sleep(0.2)
-        children = psutil.Process(service.pid).children(recursive=True)
+        children = psutil.Process(service.working_pid).children(recursive=True)
         began = time.monotonic()
         assert 0 == service.stop(GRACE_S + 5), "".join(service.log)
         seconds.append(time.monotonic() - began)
         _, alive = psutil.wait_procs(children, timeout=1)
         assert [] == alive, "a child outlives the service"
-        assert not list((service.data / "scratch").iterdir())
+        assert not [path for folder in service.data.glob("**/scratch") for path in folder.iterdir()]
         watcher.join(5)
         submitter.join(5)
         assert not watcher.is_alive(), "the stream hangs"

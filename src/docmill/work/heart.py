@@ -37,6 +37,10 @@ class Heart:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def is_beating(self) -> bool:
+        return self._thread.is_alive() and not self._stopping.is_set()
+
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.is_alive():
