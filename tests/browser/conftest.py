@@ -1,4 +1,4 @@
-"""A service with a few documents, a worker that never answers, and Debian's Chromium."""
+"""A service with a few documents, a worker that never answers, a receiver of webhooks, and Debian's Chromium."""
 
 import json
 import threading
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from support.model_peer import ModelPeer
+from support.receiver import Receiver
 from support.services.chromium import QUIET_FLAGS
 from support.serving import Etl, Service
 
@@ -75,17 +77,31 @@ class Stage:
     completed: int
     failed: int
     held: int
+    receiver: Receiver
+
+
+FOUND = {"number": "2026-0147", "date": "2026-03-02", "total": 333.0, "kind": "credit note"}
+"""What the model says of an invoice; the kind it made up."""
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as worker:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as worker, Receiver() as receiver, ModelPeer() as model:
         thread = threading.Thread(target=worker.serve_forever, daemon=True)
         thread.start()
         workers = {"quiet": {"dialect": "secretary", "url": f"http://127.0.0.1:{worker.server_port}/pdf/process"}}
         data = tmp_path_factory.mktemp("console") / "data"
-        with Service(data, DOCMILL_WORKERS=json.dumps(workers)) as service, service.client() as client:
+        model.answers = [FOUND]
+        settings = {
+            "DOCMILL_WORKERS": json.dumps(workers),
+            "DOCMILL_LLM": model.settings(),
+            "DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]',
+            "DOCMILL_WEBHOOK_PORTS": f"[{receiver.url.rsplit(':', 1)[1]}]",
+        }
+        with Service(data, **settings) as service, service.client() as client:
             etl = Etl(client)
+            hook = {"url": f"{receiver.url}/docmill", "description": "Bookkeeping"}
+            assert 201 == client.post("/api/v1/webhooks", json=hook).status_code
             etl.post("/rules", json=RULE)
             done = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes())
             etl.done("notes.docx", (SAMPLES / "notes.docx").read_bytes())
@@ -102,7 +118,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
                     headers={"Authorization": f"Bearer {token}"},
                 )
             document = done["metadata"]["document_id"]
-            yield Stage(service.url, etl, document, done["task_id"], failed["task_id"], held)
+            yield Stage(service.url, etl, document, done["task_id"], failed["task_id"], held, receiver)
         worker.shutdown()
         thread.join()
 

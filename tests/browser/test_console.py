@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -30,6 +31,7 @@ def pages(stage):
         "checks": f"/documents/{stage.document}?view=checks",
         "rules": "/rules",
         "rule": "/rules/2",
+        "tried": "/rules/2",
         "deliveries": "/deliveries",
         "workers": "/workers",
         "settings": "/settings?examine=1",
@@ -52,9 +54,10 @@ def drop(page: Page, path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
 def test_a_walk(language, stage, open_page):
-    """Drop a file, watch it, read it beside its page, cancel another by force, retry from a stage."""
+    """Drop a file, watch it, read it beside its page, cancel another by force, retry from a stage, test a rule, and
+    have a message sent again."""
     say = words(language)
     page = open_page(language)
     page.goto("/")
@@ -87,6 +90,37 @@ def test_a_walk(language, stage, open_page):
     expect(page.get_by_text(say("The task starts again."))).to_be_visible()
     expect(page.locator(".task-head .badge")).to_have_text(status_word(say, "completed"))
     expect(page.locator(".timeline")).to_contain_text(say("Retried from %(stage)s", stage=say("Postprocess")))
+
+    try_a_rule(page, say, f"walk-{language}.pdf")
+    send_again(page, say, stage)
+
+
+def try_a_rule(page: Page, say, name: str) -> None:
+    """The provenance of every value is shown, and its page is a link."""
+    page.goto("/rules/2")
+    documents = page.locator("select[name=task]")
+    documents.select_option(documents.locator("option", has_text=name).first.get_attribute("value"))
+    page.get_by_role("button", name=say("Test"), exact=True).click()
+    expect(page.locator("#tried [role=status]")).to_contain_text(say("The rule works on %(name)s.", name=name))
+    number = page.locator("#tried tr", has_text="/number")
+    expect(number).to_contain_text("2026-0147")
+    expect(number).to_contain_text(say("word for word"))
+    expect(page.locator("#tried tr", has_text="/kind")).to_contain_text(say("not found"))
+    number.get_by_role("link", name="1").click()
+    page.wait_for_url(re.compile("/documents/.*page=1"))
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def send_again(page: Page, say, stage) -> None:
+    page.goto("/deliveries?state=delivered")
+    line = page.locator("details.sent", has_text="task.completed").first
+    if line.get_attribute("open") is None:
+        line.locator("summary").click()
+    message = line.locator(".group-body code").first.inner_text()
+    heard = sum(one.headers["webhook-id"] == message for one in stage.receiver.posts)
+    line.get_by_role("button", name=say("Send %(id)s again", id=message)).click()
+    expect(page.get_by_text(say("It is sent again."))).to_be_visible()
+    stage.receiver.wait(lambda r: sum(one.headers["webhook-id"] == message for one in r.posts) == heard + 1)
 
 
 def both_ways(page: Page) -> None:
@@ -188,15 +222,23 @@ def test_a_schema_is_checked_while_it_is_typed(stage, open_page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_has_its_colours_from_the_first_paint(theme, stage, open_page):
-    """`make screenshots` also keeps what it saw."""
+def test_every_page_has_its_colours_from_the_first_paint_and_everybody_can_use_it(theme, stage, open_page):
+    """axe finds nothing in either theme; `make screenshots` also keeps what it saw."""
     page = open_page(theme=theme)
+    axe, found = Axe(), {}
     for name, path in pages(stage).items():
         page.goto(path)
         page.wait_for_load_state("load")
         ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         assert ("rgb(16, 17, 19)" if theme == "dark" else "rgb(247, 247, 248)") == ground
+        if name == "tried":
+            page.get_by_role("button", name="Test", exact=True).click()
+            expect(page.locator("#tried")).to_be_visible()
+        for one in axe.run(page).response["violations"]:
+            found.setdefault(name, []).append((one["id"], [node["html"][:200] for node in one["nodes"][:3]]))
         keep_picture(page, name, theme)
+
+    assert {} == found
 
 
 def keep_picture(page: Page, name: str, theme: str) -> None:

@@ -1,8 +1,9 @@
-"""Rules: a list, and an editor that says on which line a schema is wrong."""
+"""Rules: a list, and an editor that says on which line a schema is wrong and tries the rule on a document."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -10,13 +11,22 @@ from starlette.responses import Response
 from docmill.console.schema_text import Flaw, form_of, read
 from docmill.console.visit import Form, Visit
 from docmill.core.errors import Conflict, DocmillError, Invalid, NotFound
+from docmill.core.pointer import parse, resolve
+from docmill.core.provenance import Source
 from docmill.core.rules import MODES, STRATEGIES, Draft, Rule
-from docmill.work import rulebook
+from docmill.core.task import Task
+from docmill.ports import Filter
+from docmill.work import query, rulebook, trial
+from docmill.work.trial import Trial
 
 if TYPE_CHECKING:
     from docmill.console.app import Console
 
 PAGE = 200
+RECENT = 50
+"""Documents that are offered to try a rule on."""
+MOST_SHOWN = 100_000
+"""Characters of an output that a page shows."""
 EXAMPLE = {
     "type": "object",
     "properties": {
@@ -35,12 +45,12 @@ async def show(console: Console, visit: Visit) -> Response:
 
 async def new(console: Console, visit: Visit) -> Response:
     example = Draft(name="", json_schema=EXAMPLE)
-    return _editor(console, visit, None, example, _text(example.json_schema))
+    return await _editor(console, visit, None, example, _text(example.json_schema))
 
 
 async def edit(console: Console, visit: Visit) -> Response:
     rule = await _rule(visit)
-    return _editor(console, visit, rule, _draft_of(rule), _text(rule.json_schema))
+    return await _editor(console, visit, rule, _draft_of(rule), _text(rule.json_schema))
 
 
 async def add(console: Console, visit: Visit, form: Form) -> Response:
@@ -63,7 +73,24 @@ async def check(console: Console, visit: Visit, form: Form) -> Response:
     return console.render(visit, "rule_check.html", flaws=flaws, fields=form_of(schema) if schema else [])
 
 
-async def _save(console: Console, visit: Visit, rule: Rule | None, form: Form) -> Response:
+async def test(console: Console, visit: Visit, form: Form) -> Response:
+    """Try the rule as it stands in the editor. Nothing is saved."""
+    rule = await _rule(visit) if "rule_id" in visit.request.path_params else None
+    draft, text, flaws = (_draft_of(rule), "", list[Flaw]()) if rule and rule.is_default else _typed(form)
+    if flaws:
+        return await _editor(console, visit, rule, draft, text, flaws=flaws, status=422)
+    chosen = form.get("task")
+    try:
+        if not chosen.isdecimal() or len(chosen) > 18:
+            raise Invalid("request_invalid", why="choose a document.")
+        found = await trial.try_rule(visit.ports, visit.who, draft, int(chosen))
+        shown = await _shown(visit, found)
+    except (Invalid, Conflict, NotFound) as error:
+        return await _editor(console, visit, rule, draft, text, error=error, status=error.status)
+    return await _editor(console, visit, rule, draft, text, tried=shown)
+
+
+def _typed(form: Form) -> tuple[Draft, str, list[Flaw]]:
     text = form.get("json_schema")
     schema, flaws = read(text) if text.strip() else (None, [])
     draft = Draft(
@@ -74,8 +101,36 @@ async def _save(console: Console, visit: Visit, rule: Rule | None, form: Form) -
         mode=form.get("mode", "llm"),
         strategy=form.get("strategy") or None,
     )
+    return draft, text, flaws
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A trial as the page shows it."""
+
+    trial: Trial
+    task: Task
+    output: str
+    sources: list[tuple[Source, str]]
+    """Each with its value."""
+
+
+async def _shown(visit: Visit, found: Trial) -> Tried:
+    output = json.dumps(found.output, indent=2, ensure_ascii=False)
+    sources = found.extraction.provenance if found.extraction else ()
+    values = [(one, _text_of(found.extraction.value, one.pointer)) for one in sources if found.extraction]
+    return Tried(found, await query.task(visit.ports, visit.who, found.task_id), output[:MOST_SHOWN], values)
+
+
+def _text_of(value: Any, pointer: str) -> str:
+    found = resolve(value, parse(pointer))
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+async def _save(console: Console, visit: Visit, rule: Rule | None, form: Form) -> Response:
+    draft, text, flaws = _typed(form)
     if flaws:
-        return _editor(console, visit, rule, draft, text, flaws=flaws, status=422)
+        return await _editor(console, visit, rule, draft, text, flaws=flaws, status=422)
     try:
         if not 1 <= len(draft.name) <= 255:
             raise Invalid("request_invalid", why="name: 1 to 255 characters.")
@@ -84,11 +139,11 @@ async def _save(console: Console, visit: Visit, rule: Rule | None, form: Form) -
         else:
             rule = await rulebook.replace(visit.ports, visit.who, rule.id, draft)
     except (Invalid, Conflict) as error:
-        return _editor(console, visit, rule, draft, text, error=error, status=error.status)
+        return await _editor(console, visit, rule, draft, text, error=error, status=error.status)
     return console.redirect(visit, f"/rules/{rule.id}?said=saved")
 
 
-def _editor(
+async def _editor(
     console: Console,
     visit: Visit,
     rule: Rule | None,
@@ -97,8 +152,10 @@ def _editor(
     *,
     flaws: list[Flaw] | None = None,
     error: DocmillError | None = None,
+    tried: Tried | None = None,
     status: int = 200,
 ) -> Response:
+    recent = await query.tasks(visit.ports, Filter(visit.who.owner, status="completed", limit=RECENT))
     return console.render(
         visit,
         "rule.html",
@@ -112,6 +169,8 @@ def _editor(
         fields=form_of(draft.json_schema) if draft.json_schema else [],
         modes=MODES,
         strategies=STRATEGIES,
+        documents=[one for one in recent.tasks if one.artifacts.parsed_key],
+        tried=tried,
         said=visit.query("said"),
     )
 

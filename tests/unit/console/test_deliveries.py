@@ -1,0 +1,115 @@
+"""Webhooks on the page of deliveries, with plain forms."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from standardwebhooks import Webhook
+
+from support.receiver import Receiver, Say
+
+
+@pytest.fixture
+def receiver():
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def visitor(open_console, receiver) -> AsyncIterator:
+    port = int(receiver.url.rsplit(":", 1)[1])
+    chosen = {"webhook_networks": ("127.0.0.1/32",), "webhook_ports": (port,), "webhook_timeout": 2}
+    async with open_console(**chosen) as visitor:
+        yield visitor
+
+
+async def made(visitor, receiver):
+    answer = await visitor.fill("/deliveries", "/deliveries/webhooks", url=receiver.url, event="task.cancelled")
+    assert 200 == answer.status_code, answer.text
+    secret = re.search(r"whsec_[A-Za-z0-9+/=]+", answer.text)
+    webhook = re.search(r"wh_[0-9a-f]{32}", answer.text)
+    assert secret
+    assert webhook
+    return f"/deliveries/webhooks/{webhook[0]}", secret[0]
+
+
+async def sent(visitor, state):
+    """The messages in this state, each as its part of the page."""
+    return (await visitor.see(f"/deliveries?state={state}")).split('class="group sent"')[1:]
+
+
+async def test_a_webhook_is_made_and_its_secret_is_shown_once(visitor, receiver):
+    assert "No webhooks yet" in await visitor.see("/deliveries")
+
+    _, secret = await made(visitor, receiver)
+
+    page = await visitor.see("/deliveries")
+    assert receiver.url in page
+    assert secret not in page
+    assert "whsec_" not in page
+
+
+async def test_a_test_message_is_sent_and_its_try_is_shown(visitor, receiver):
+    webhook, secret = await made(visitor, receiver)
+
+    arrived = await visitor.fill("/deliveries", f"{webhook}/test")
+    receiver.says(Say(500))
+    lost = await visitor.fill("/deliveries", f"{webhook}/test")
+
+    assert "said=arrived" in arrived.headers["location"]
+    assert "The test message arrived." in await visitor.see("/deliveries?said=arrived")
+    assert "said=lost" in lost.headers["location"]
+    page = await visitor.see("/deliveries?said=lost")
+    for text in ("did not arrive", "webhook_refused", "webhook.test", "delivered", "dead"):
+        assert text in page
+    assert "webhook.test" == Webhook(secret).verify(receiver.posts[0].body, receiver.posts[0].headers)["type"]
+
+
+async def test_messages_are_narrowed_and_sent_again(visitor, receiver):
+    webhook, _ = await made(visitor, receiver)
+    task = await visitor.submit()
+    await visitor.fill(f"/tasks/{task}", f"/tasks/{task}/cancel")
+
+    assert [True] == ["Send again" not in one for one in await sent(visitor, "pending")], "it is on its way"
+    await visitor.fill("/deliveries", f"{webhook}/switch", enabled="0")
+    assert [True] == ["Send again" in one for one in await sent(visitor, "dead")]
+    refused = await visitor.fill("/deliveries", "/deliveries/1/redeliver")
+    assert (409, True) == (refused.status_code, "webhook_disabled" in refused.text)
+    await visitor.fill("/deliveries", f"{webhook}/switch", enabled="1")
+    again = await visitor.fill("/deliveries", "/deliveries/1/redeliver")
+    assert (303, "/deliveries?said=again#sent") == (again.status_code, again.headers["location"])
+    assert (1, 0) == (len(await sent(visitor, "pending")), len(await sent(visitor, "dead")))
+
+
+async def test_secrets_are_rotated_and_webhooks_removed(visitor, receiver):
+    webhook, secret = await made(visitor, receiver)
+
+    rotated = await visitor.fill("/deliveries", f"{webhook}/rotate")
+    assert "signed with the old secret, too" in rotated.text
+    assert secret not in rotated.text
+    assert "two secrets in force" in await visitor.see("/deliveries")
+    await visitor.fill("/deliveries", f"{webhook}/redeliver")
+    removed = await visitor.fill("/deliveries", f"{webhook}/remove")
+    assert "/deliveries?said=removed" == removed.headers["location"]
+    assert "No webhooks yet" in await visitor.see("/deliveries")
+    for action in ("test", "rotate", "switch", "remove", "redeliver"):
+        assert 404 == (await visitor.fill("/deliveries", f"{webhook}/{action}")).status_code
+    assert 404 == (await visitor.fill("/deliveries", "/deliveries/99999999999999999999999/redeliver")).status_code
+
+
+async def test_an_address_inside_is_refused_and_what_was_typed_stays(visitor):
+    typed = {"url": "http://169.254.169.254/", "description": 'the "cloud" <itself>', "event": "task.failed"}
+    answer = await visitor.fill("/deliveries", "/deliveries/webhooks", **typed)
+
+    assert 422 == answer.status_code
+    assert "address_refused" in answer.text
+    assert "http://169.254.169.254/" in answer.text
+    assert "<itself>" not in answer.text
+    assert re.search(r'value="task.failed" checked', answer.text)
+
+
+async def test_a_form_from_elsewhere_makes_no_webhook(visitor, receiver):
+    answer = await visitor.http.post("/deliveries/webhooks", data={"url": receiver.url, "token": "0" * 64})
+
+    assert 403 == answer.status_code
+    assert "No webhooks yet" in await visitor.see("/deliveries")
