@@ -105,6 +105,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             etl.post("/rules", json=RULE)
             done = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes())
             etl.done("notes.docx", (SAMPLES / "notes.docx").read_bytes())
+            etl.done("invoice.en.pdf", (SAMPLES / "invoice.en.pdf").read_bytes())
             held = etl.submit("contract.pdf", b"%PDF-1.7 held elsewhere", engine="quiet")
             broken = [etl.submit(f"broken-{n}.pdf", b"%PDF-1.7 not really") for n in (1, 2)]
             failed = etl.wait(broken[-1])
