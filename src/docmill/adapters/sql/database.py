@@ -29,6 +29,10 @@ class Database(Protocol):
         """The same for an operation of one statement, which is its own snapshot."""
         ...
 
+    async def peek(self, op: Op[T], *, tenant: str | None = None) -> T:
+        """A glance at one row by its key: so little work that handing it to a thread would cost more than doing it."""
+        ...
+
     async def script(self, text: str) -> None:
         """Run several statements without parameters (migrations)."""
         ...

@@ -233,7 +233,7 @@ class SqlLedger:
         return await self._database.write(_beat(attempt_ids, worker, lease_ms))
 
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None:
-        return await self._database.glance(_get(task_id, who), tenant=who.tenant if who else None)
+        return await self._database.peek(_get(task_id, who), tenant=who.tenant if who else None)
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
         return await self._database.read(_find(attempt_id))

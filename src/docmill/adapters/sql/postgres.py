@@ -91,6 +91,9 @@ class PostgresDatabase:
             await connection.enter(_scope(tenant))
             return await _drive(connection, op)
 
+    async def peek(self, op: Op[T], *, tenant: str | None = None) -> T:
+        return await self.glance(op, tenant=tenant)
+
     async def script(self, text: str) -> None:
         async with self._acquired() as connection, _transaction(connection, connection.begin("", EVERYBODY)):
             await connection.execute(text)

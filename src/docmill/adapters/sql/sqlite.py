@@ -64,6 +64,12 @@ class SqliteDatabase:
     async def glance(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         return await self.read(op)
 
+    async def peek(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
+        # Readers never wait for the writer, and a row that somebody watches was just written: it is in memory.
+        if self._closed:
+            raise Unavailable("shutting_down")
+        return self._read(op)
+
     async def script(self, text: str) -> None:
         def run() -> Op[None]:
             for part in text.split(";\n"):
