@@ -51,8 +51,10 @@ from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core import routing
-from docmill.core.errors import Conflict, DocumentError, Forbidden, Invalid, TooLarge
+from docmill.core.access import Principal
+from docmill.core.errors import Conflict, DocmillError, DocumentError, Forbidden, Invalid, TooLarge
 from docmill.core.routing import Foresight, Policy, Reach, stricter
+from docmill.core.task import TwinWish, Wishes
 from docmill.ports import (
     Captioner,
     Engine,
@@ -70,7 +72,7 @@ from docmill.ports import (
     Signals,
     Store,
 )
-from docmill.settings import ModelSettings, Settings
+from docmill.settings import InboxSettings, ModelSettings, Settings
 from docmill.work import doctor, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Places
@@ -522,6 +524,8 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
         async with AsyncExitStack() as stack:
             # Where workers are processes of their own, the API works only if it is told to.
             worker = await stack.enter_async_context(working(settings, ports)) if settings.jobs else None
+            if settings.inbox:
+                await stack.enter_async_context(watching(settings.inbox, ports))
             # What a crash interrupted goes on while the web framework is still being imported.
             await asyncio.to_thread(import_module, "docmill.http.server")
             from docmill.http.app import HttpOptions, build_app
@@ -541,6 +545,41 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
             on_ready(address(listener))
             settle()
             await run(app, listener, grace_s=settings.grace)
+
+
+@asynccontextmanager
+async def watching(chosen: InboxSettings, ports: Ports) -> AsyncIterator[None]:
+    """The inbox is watched as long as the service runs."""
+    from docmill.adapters.watching.folder import Inbox
+    from docmill.core.inbox import is_wanted
+    from docmill.work.inbox import take
+
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    who = Principal(chosen.user, chosen.tenant)
+    wishes = Wishes(engine=chosen.engine, twin=TwinWish() if chosen.twin else None)
+    inbox = Inbox(chosen.folder, is_wanted, DiskLibrary((chosen.folder.resolve(),)).ours, settle_s=chosen.settle)
+
+    async def watch() -> None:
+        async for path in inbox.files():
+            try:
+                task = await take(ports, who, path, project_id=chosen.project, wishes=wishes)
+                log.info("inbox_taken" if task else "inbox_known", file=path.name, task=task.id if task else None)
+            except (DocmillError, OSError) as error:
+                inbox.forget(path)
+                log.warning("inbox_waits", file=path.name, why=f"{type(error).__name__}: {error}")
+
+    running = asyncio.ensure_future(watch())
+    running.add_done_callback(_told_if_broken)
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _told_if_broken(watch: asyncio.Future[None]) -> None:
+    if not watch.cancelled() and (error := watch.exception()):
+        log.error("inbox_broke", exc_info=error)
 
 
 def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authenticator) -> None:

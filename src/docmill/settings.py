@@ -125,6 +125,23 @@ class OneDriveSettings(BaseModel):
     graph: str = "https://graph.microsoft.com/v1.0"
 
 
+class InboxSettings(BaseModel):
+    """A folder that the service watches: what is laid there becomes a task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    project: int = Field(0, ge=0)
+    user: str = Field("local", min_length=1, max_length=128)
+    tenant: str = Field("local", min_length=1, max_length=128)
+    """Whose tasks they are; default: those of the one user of a service without credentials."""
+    engine: str | None = None
+    twin: bool = False
+    """Also write a twin into the library."""
+    settle: float = Field(1.0, ge=0.05, le=3600)
+    """Seconds of quiet after which a file counts as written."""
+
+
 def _check_places(chosen: Settings) -> None:
     """Where things lie must fit together, or two processes would each keep half of them."""
     objects = chosen.objects_url
@@ -240,6 +257,10 @@ class Settings(BaseSettings):
     memory_mb: int = Field(3072, ge=2048, description="Address space that parsing one document may use, in MB.")
     max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")
     library: Path | None = Field(None, description="Folder below which twins may be written; default: DATA/library.")
+    inbox: InboxSettings | None = Field(
+        None,
+        description="Folder to watch: folder, project, user, tenant, engine, twin, settle. JSON or a table.",
+    )
     onedrive: OneDriveSettings | None = Field(
         None,
         description="Where twins for onedrive: go: client_id, tenant, client_secret, drive, root. JSON or table.",

@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker-server": ("docmill.cli.worker_server:worker_server", "Run an external worker: jobs in, callbacks out."),
     "demo": ("docmill.cli.demo:demo", "Show a run from end to end on the sample documents."),
     "submit": ("docmill.cli.submit:submit", "Send files to the service."),
+    "inbox": ("docmill.cli.inbox:inbox", "Watch a folder: what is laid there becomes a task."),
     "tasks": ("docmill.cli.tasks:tasks", "List, show, follow, cancel, retry and mount tasks."),
     "watch": ("docmill.cli.tasks:watch", "Follow a task to its end; the same as tasks follow."),
     "cancel": ("docmill.cli.tasks:cancel", "Cancel a task; the same as tasks cancel."),
