@@ -152,7 +152,8 @@ def test_the_command_watches_until_it_is_stopped(service: Service, tmp_path: Pat
     try:
         (tmp_path / "later.txt").write_text("laid there later")
         assert process.stdout
-        assert ("sent", "later.txt") == tuple(json.loads(process.stdout.readline())[name] for name in ("event", "file"))
+        line = json.loads(process.stdout.readline())
+        assert ("sent", "later.txt") == (line["event"], line["file"])
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
