@@ -275,7 +275,10 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     walked, findings = run(given.mode, seed=given.seed, every=given.every, offset=given.offset)
-    print(f"  died at {len(walked.died_at)}, not reached again {len(walked.missed)}: {walked.missed[:10]}")
+    names = {point.partition("#")[0] for point in walked.died_at}
+    print(
+        f"  died at {len(walked.died_at)} ({len(names)} names), not reached again {len(walked.missed)}: {walked.missed}"
+    )
     print("  " + "  ".join(f"{fault} {findings.counts[fault]}" for fault in FAULTS))
     print("\n".join(f"  {example}" for example in findings.examples))
     return 0 if findings.is_clean else 1

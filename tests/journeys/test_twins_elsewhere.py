@@ -19,11 +19,20 @@ from docmill.core.task import Attempt, Stage, State, Status, Task, TwinWish, Wis
 from docmill.ports import Ports
 from docmill.work import intake, jobs, query
 from support.graph import GraphServer
+from support.serving import Mode
 
 
 class Token:
     async def get(self, *, fresh: bool = False) -> str:
         return "good"
+
+
+@pytest.fixture
+def folder(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a deployment in either mode, as the environment names it."""
+    for name, value in mode.environment(tmp_path / "data").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
 
 
 @asynccontextmanager
@@ -56,9 +65,9 @@ async def ended(ports: Ports, task: Task) -> Task:
     return task
 
 
-async def test_a_twin_on_onedrive_lies_there_with_its_original(tmp_path: Path) -> None:
+async def test_a_twin_on_onedrive_lies_there_with_its_original(folder: Path) -> None:
     with GraphServer() as server:
-        async with house(tmp_path, server) as ports:
+        async with house(folder, server) as ports:
             done = await ended(ports, await submitted(ports, "onedrive:Reports"))
         files = {path: data for path, data in server.files().items() if "docmill" not in path}
 
@@ -69,9 +78,9 @@ async def test_a_twin_on_onedrive_lies_there_with_its_original(tmp_path: Path) -
     assert done.twin_path.startswith("onedrive:")
 
 
-async def test_a_drive_that_is_away_is_waited_for_and_the_result_is_kept(tmp_path: Path) -> None:
+async def test_a_drive_that_is_away_is_waited_for_and_the_result_is_kept(folder: Path) -> None:
     with GraphServer() as server:
-        async with house(tmp_path, server) as ports:
+        async with house(folder, server) as ports:
             server.fail("GET", ".*", 503, times=2)
             done = await ended(ports, await submitted(ports, "onedrive:Reports"))
             kinds = [event.kind for event in await query.events(ports, LOCAL, done.id, after=0, limit=100)]
@@ -82,9 +91,9 @@ async def test_a_drive_that_is_away_is_waited_for_and_the_result_is_kept(tmp_pat
     assert 3 == len(parsed), "only the twin was tried again"
 
 
-async def test_a_twin_in_the_object_store_is_found_by_its_manifest(tmp_path: Path) -> None:
+async def test_a_twin_in_the_object_store_is_found_by_its_manifest(folder: Path) -> None:
     with GraphServer() as server:
-        async with house(tmp_path, server) as ports:
+        async with house(folder, server) as ports:
             done = await ended(ports, await submitted(ports, "objects:"))
             keys = [key async for key, _, _ in ports.store.list("")]
 
@@ -92,11 +101,11 @@ async def test_a_twin_in_the_object_store_is_found_by_its_manifest(tmp_path: Pat
     assert any("twins/" in key and key.endswith(".docmill.json") for key in keys)
 
 
-@pytest.mark.parametrize("folder", ["onedrive:/../up", "objects:/..", "onedrive:/CON"])
-async def test_a_place_that_is_not_allowed_fails_the_twin_with_its_code(tmp_path: Path, folder: str) -> None:
+@pytest.mark.parametrize("place", ["onedrive:/../up", "objects:/..", "onedrive:/CON"])
+async def test_a_place_that_is_not_allowed_fails_the_twin_with_its_code(folder: Path, place: str) -> None:
     with GraphServer() as server:
-        async with house(tmp_path, server) as ports:
-            failed = await ended(ports, await submitted(ports, folder))
+        async with house(folder, server) as ports:
+            failed = await ended(ports, await submitted(ports, place))
 
     assert failed.fault
     assert ("twin_target_invalid", "twin") == (failed.fault.code, failed.fault.stage)
