@@ -24,12 +24,12 @@ from docmill.adapters.sql.rows import (
     task_of,
     wishes_body,
 )
-from docmill.adapters.sql.statement import Op, Row, Statement
+from docmill.adapters.sql.statement import Op, Query, Row, Statement, Together
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.errors import Invalid, NotFound, Unavailable
 from docmill.core.face import face_of
-from docmill.core.machine import Change, Verdict
+from docmill.core.machine import Change, Opening, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
 from docmill.ports import Delivery, Faces, Filter, Heard, Listing, NewTask, Once, Transition
 
@@ -342,25 +342,18 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
         )
         if not kept:
             raise _OnceTaken
-    if not failed:
-        yield INSERT_ATTEMPT(
-            id=str(attempt_id),
-            task_id=task_id,
-            number=1,
-            stage=Stage.PARSE.value,
-            state=State.QUEUED.value,
-            priority=new.wishes.priority,
-            owner=None,
-            delay_ms=0,
-            lease_ms=None,
-        )
-    yield COUNT(tenant=new.tenant, owner=new.owner, project_id=new.project_id, status=status.value, by=1)
-    yield INSERT_EVENT(
-        task_id=task_id, seq=1, kind="submitted", data=encode({"filename": new.filename, "size": new.source_size})
-    )
+    said = {"filename": new.filename, "size": new.source_size}
+    changes = [
+        COUNT(tenant=new.tenant, owner=new.owner, project_id=new.project_id, status=status.value, by=1),
+        INSERT_EVENT(task_id=task_id, seq=1, kind="submitted", data=encode(said)),
+    ]
     if fault:
-        said = {"code": fault.code, "message": fault.message, "error_stage": fault.stage}
-        yield INSERT_EVENT(task_id=task_id, seq=2, kind="failed", data=encode(said))
+        told = {"code": fault.code, "message": fault.message, "error_stage": fault.stage}
+        changes.append(INSERT_EVENT(task_id=task_id, seq=2, kind="failed", data=encode(told)))
+    else:
+        opening = Opening(attempt_id, 1, Stage.PARSE)
+        changes.append(_insert_attempt(task_id, opening, new.wishes.priority))
+    yield Together(changes)
     rows = yield GET_TASK(id=task_id)
     task = task_of(rows[0])
     yield SET_FACE(id=task_id, face=encode(face_of(task)))
@@ -403,21 +396,36 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
         return change
     seq = old.event_seq + len(change.events)
     new = replace(change.task, version=old.version + 1, event_seq=seq, updated_ms=max(now_ms, old.updated_ms))
-    rows = yield UPDATE_TASK(
-        id=old.id,
-        version=old.version,
-        status=machine.wire_status(new),
-        stage=new.stage.value,
-        attempt=new.attempt,
-        attempt_id=str(new.attempt_id) if new.attempt_id else None,
-        event_seq=new.event_seq,
-        progress=new.progress,
-        body=body_of(new),
-        face=encode(face_of(new)),
-        now_ms=new.updated_ms,
-    )
+    changes = [
+        UPDATE_TASK(
+            id=old.id,
+            version=old.version,
+            status=machine.wire_status(new),
+            stage=new.stage.value,
+            attempt=new.attempt,
+            attempt_id=str(new.attempt_id) if new.attempt_id else None,
+            event_seq=new.event_seq,
+            progress=new.progress,
+            body=body_of(new),
+            face=encode(face_of(new)),
+            now_ms=new.updated_ms,
+        ),
+        *_of_attempts(old, new, change),
+        *_recount(old, new),
+        *_log(old, change.events),
+        *announce(old, new),
+    ]
+    rows = yield Together(changes)
     if not rows:
         raise Unavailable("ledger_busy", task=old.id)
+    if change.opens is None or not change.opens.owner:
+        return replace(change, task=new)
+    [row] = yield GET_ATTEMPT(id=str(change.opens.id))
+    return replace(change, task=new, opened=attempt_of(row))
+
+
+def _of_attempts(old: Task, new: Task, change: Change) -> Iterator[Query]:
+    """No rule ends an attempt and changes it otherwise at once: each row is touched by one of these."""
     for attempt_id, state in change.ends:
         yield END_ATTEMPT(id=str(attempt_id), state=state.value, outcome_hash=change.outcome_hash)
     if change.hands_over:
@@ -433,30 +441,25 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
             markdown_key=new.artifacts.markdown_key or "",
             parsed_key=new.artifacts.parsed_key or "",
         )
-    opened: Attempt | None = None
     if change.opens:
-        opening = change.opens
-        yield INSERT_ATTEMPT(
-            id=str(opening.id),
-            task_id=old.id,
-            number=opening.number,
-            stage=opening.stage.value,
-            state=(State.RUNNING if opening.owner else State.QUEUED).value,
-            priority=old.wishes.priority,
-            owner=opening.owner,
-            delay_ms=opening.delay_ms,
-            lease_ms=opening.lease_ms,
-        )
-        if opening.owner:
-            [row] = yield GET_ATTEMPT(id=str(opening.id))
-            opened = attempt_of(row)
-    yield from _recount(old, new)
-    yield from _log(old, change.events)
-    yield from announce(old, new)
-    return replace(change, task=new, opened=opened)
+        yield _insert_attempt(old.id, change.opens, old.wishes.priority)
 
 
-def _recount(old: Task, new: Task) -> Op[None]:
+def _insert_attempt(task_id: int, opening: Opening, priority: int) -> Query:
+    return INSERT_ATTEMPT(
+        id=str(opening.id),
+        task_id=task_id,
+        number=opening.number,
+        stage=opening.stage.value,
+        state=(State.RUNNING if opening.owner else State.QUEUED).value,
+        priority=priority,
+        owner=opening.owner,
+        delay_ms=opening.delay_ms,
+        lease_ms=opening.lease_ms,
+    )
+
+
+def _recount(old: Task, new: Task) -> Iterator[Query]:
     before, after = machine.wire_status(old), machine.wire_status(new)
     if before == after:
         return
@@ -465,7 +468,7 @@ def _recount(old: Task, new: Task) -> Op[None]:
         yield COUNT(tenant=old.tenant, owner=old.owner, project_id=old.project_id, status=status, by=by)
 
 
-def _log(old: Task, events: Sequence[Event]) -> Op[None]:
+def _log(old: Task, events: Sequence[Event]) -> Iterator[Query]:
     for seq, event in enumerate(events, old.event_seq + 1):
         yield INSERT_EVENT(task_id=old.id, seq=seq, kind=event.kind, data=encode(event.data))
 

@@ -7,11 +7,12 @@ out, and the notice is sent again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import encode
-from docmill.adapters.sql.statement import Op, Row, Statement
+from docmill.adapters.sql.statement import Op, Query, Row, Statement
 from docmill.adapters.sql.webhooks import BURY, webhook_of
 from docmill.adapters.sql.webhooks import COLUMNS as WEBHOOK_COLUMNS
 from docmill.core import webhooks
@@ -155,7 +156,7 @@ class SqlOutbox:
         )
 
 
-def announce(before: Task | None, now: Task) -> Op[None]:
+def announce(before: Task | None, now: Task) -> Iterator[Query]:
     """Part of the transaction that changes a task: if that ends it, every webhook that wants to know gets a notice."""
     message = webhooks.message_of(before, now, message_id=webhooks.new_message_id())
     if message is None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from docmill.adapters.sql.statement import Op, Query
+from docmill.adapters.sql.statement import Op, Query, Together
 from docmill.core.errors import StorageFull, Unavailable
 
 T = TypeVar("T")
@@ -167,7 +167,9 @@ async def _transaction(connection: Any, begin: str) -> AsyncIterator[None]:
         raise Unavailable("database_unavailable")
 
 
-async def _rows(connection: Any, query: Query, limit: dict[str, float]) -> Any:
+async def _rows(connection: Any, query: Query | Together, limit: dict[str, float]) -> Any:
+    if isinstance(query, Together):
+        return await connection.fetch(query.postgres, *query.values, **limit)
     if query.many is None:
         return await connection.fetch(query.statement.postgres, *query.values, **limit)
     # One round trip for all of them.

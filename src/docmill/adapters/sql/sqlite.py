@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from docmill.adapters.sql.statement import Op, Query, Statement
+from docmill.adapters.sql.statement import Op, Query, Statement, Together
 from docmill.core.errors import DocmillError, StorageFull, Unavailable
 
 T = TypeVar("T")
@@ -160,14 +160,13 @@ class SqliteDatabase:
 
 def _drive(connection: apsw.Connection, op: Op[T]) -> T:
     try:
-        query: Query = next(op)
+        query = next(op)
         while True:
             try:
-                rows: Any = (
-                    connection.execute(query.statement.sqlite, query.params).fetchall()
-                    if query.many is None
-                    else connection.executemany(query.statement.sqlite, query.many).fetchall()
-                )
+                if isinstance(query, Together):
+                    rows, *_ = [_rows(connection, one) for one in query.queries]
+                else:
+                    rows = _rows(connection, query)
             except apsw.Error as error:
                 query = op.throw(error)
             else:
@@ -175,6 +174,12 @@ def _drive(connection: apsw.Connection, op: Op[T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
+
+
+def _rows(connection: apsw.Connection, query: Query) -> list[Any]:
+    if query.many is None:
+        return connection.execute(query.statement.sqlite, query.params).fetchall()
+    return connection.executemany(query.statement.sqlite, query.many).fetchall()
 
 
 def _settle(done: Future[Any], value: Any, error: BaseException | None) -> None:

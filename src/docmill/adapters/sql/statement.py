@@ -5,8 +5,9 @@ A statement names its parameters `:like_this`. The few words in which the two en
 needs none), `{serial}` the type of a numbered key, `{each}` the elements of a JSON array (of type `{json}`), each of
 them a `value`, `{on_postgres}` the beginning of a line that is a comment elsewhere.
 
-An operation is a generator: it yields queries and is sent their rows. The SQLite writer thread drives it without
-awaiting, asyncpg drives it on the event loop; the operation cannot tell.
+An operation is a generator: it yields queries and is sent their rows. Queries that do not need each other's rows can
+be yielded `Together`: where the database is a round trip away, one serves for all. The SQLite writer thread drives it
+without awaiting, asyncpg drives it on the event loop; the operation cannot tell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +43,7 @@ GAPS = {
 }
 
 _GAP = re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(r"\$(\d+)")
 _NAME = re.compile(r"(?<![:\w]):(\w+)")
 
 
@@ -74,7 +77,35 @@ class Query:
         return [self.params[name] for name in self.statement.names]
 
 
-Op = Generator[Query, list[Row], T]
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Changes of different rows, in one go. It answers the rows of the first."""
+
+    queries: Sequence[Query]
+
+    @property
+    def postgres(self) -> str:
+        return _together(tuple(query.statement for query in self.queries))
+
+    @property
+    def values(self) -> list[Any]:
+        return [value for query in self.queries for value in query.values]
+
+
+@lru_cache(maxsize=256)
+def _together(statements: tuple[Statement, ...]) -> str:
+    """One statement: the first one, with all others as its WITH. They are changes, so PostgreSQL runs each of them."""
+    first, *others = statements
+    before = len(first.names)
+    parts = []
+    for number, other in enumerate(others):
+        shifted = _PLACE.sub(lambda match, by=before: f"${int(match[1]) + by}", other.postgres)  # type: ignore[misc]
+        parts.append(f"also{number} AS ({shifted})")
+        before += len(other.names)
+    return f"WITH {', '.join(parts)} {first.postgres}" if parts else first.postgres
+
+
+Op = Generator[Query | Together, list[Row], T]
 
 
 def fill(text: str, dialect: str) -> str:
