@@ -168,6 +168,7 @@ def house(mode: Mode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hous
         secrets[who], ids[who] = key["secret"], key["id"]
     scribe = Scribe()
     settings = {"DOCMILL_JWT_SECRET": JWT_SECRET, "DOCMILL_WORKERS": scribe.settings, "APP_URL": "http://127.0.0.1:1"}
+    settings |= {"DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]', "DOCMILL_WEBHOOK_PORTS": "[9]"}
     with scribe, mode.serve(data, **settings) as service:
         found = House(service, secrets, local_task, key_ids=ids, scribe=scribe, env=env)
         yield found
@@ -190,7 +191,7 @@ def goods(house: House) -> Goods:
     alice = house.etl("acme/alice")
     source = hostile.built(documents.pdf_rich)
     key = alice.upload("minutes.pdf", source, project=PROJECT)["key"]
-    webhook = alice.http.post("/api/v1/webhooks", json={"url": "https://hooks.invalid/"}).json()
+    webhook = alice.http.post("/api/v1/webhooks", json={"url": "http://127.0.0.1:9/"}).json()
     task = alice.wait(alice.post("/submit", json={"s3_key": key, "filename": "minutes.pdf"}).json()["task_id"])
     assert "completed" == task["status"], task
     [delivery] = alice.http.get("/api/v1/webhooks/deliveries").json()["deliveries"]
@@ -361,7 +362,7 @@ def test_after_all_that_alice_still_has_everything(house: House, goods: Goods) -
     assert 200 == alice.http.get(f"/api/v1/assets/{goods.ids['asset_id']}/blob").status_code
     assert "running" == alice.http.get(f"/api/external/jobs/{goods.ids['job_id']}").json()["status"]
     webhook = alice.http.get(f"/api/v1/webhooks/{goods.ids['webhook_id']}").json()
-    assert ("https://hooks.invalid/", True, 1) == (webhook["url"], webhook["enabled"], webhook["secrets"])
+    assert ("http://127.0.0.1:9/", True, 1) == (webhook["url"], webhook["enabled"], webhook["secrets"])
     assert [goods.ids["job_id"]] == [one["jobId"] for one in alice.http.get("/api/external/jobs").json()["jobs"]]
 
 

@@ -44,12 +44,18 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         check=True,
     )
     key = json.loads(made.stdout)["secret"]
-    with Service(data, "--jobs", "1") as service, service.client(headers={"Authorization": f"Bearer {key}"}) as http:
+    hooks = {"DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]', "DOCMILL_WEBHOOK_PORTS": "[9]"}
+    with (
+        Service(data, "--jobs", "1", **hooks) as service,
+        service.client(headers={"Authorization": f"Bearer {key}"}) as http,
+    ):
         yield Guarded(service, key, fill(Etl(http)))
 
 
 def fill(etl: Etl) -> dict[str, Any]:
+    webhook = etl.http.post("/api/v1/webhooks", json={"url": "http://127.0.0.1:9/"}).json()
     task = etl.done("minutes.md", b"# Minutes\n\nAll agreed.\n")
+    delivery = etl.http.get("/api/v1/webhooks/deliveries").json()["deliveries"][0]
     document = task["metadata"]["document_id"]
     table = etl.http.post("/api/v1/projects/1/tables", json={"name": "all", "data": {"a": [1]}}).json()
     rule = etl.http.post(f"{Etl.BASE}/rules", json={"name": "keep"}).json()
@@ -62,6 +68,8 @@ def fill(etl: Etl) -> dict[str, Any]:
         "table_id": table["id"],
         "rule_id": rule["rule_id"],
         "project_id": 1,
+        "webhook_id": webhook["id"],
+        "delivery_id": delivery["id"],
     }
 
 

@@ -16,6 +16,7 @@ SIGNING = "canary-signing-key-000000000000000000000000"
 JWT_SECRET = "canary-jwt-secret-00000000000000000000000000"
 LINKS = "canary-link-secret-0000000000000000000000000"
 OTHER = "canary-in-a-header-00000000000000000000000000"
+HOOK = "canary-of-a-webhook-0000000000000000000000000"
 
 
 def test_canaries_appear_in_no_log_row_metric_or_error(tmp_path: Path) -> None:
@@ -30,12 +31,15 @@ def test_canaries_appear_in_no_log_row_metric_or_error(tmp_path: Path) -> None:
             DOCMILL_JWT_SECRET=JWT_SECRET,
             DOCMILL_SECRET=LINKS,
             DOCMILL_LOG_LEVEL="debug",
+            DOCMILL_WEBHOOK_NETWORKS='["127.0.0.1/32"]',
+            DOCMILL_WEBHOOK_PORTS="[9]",
         ) as service,
     ):
         token = jwt.encode({"sub": "anna", "exp": time.time() + 600}, JWT_SECRET, "HS256")
         canaries.add(token)
         with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
             etl = Etl(client)
+            webhook = client.post("/api/v1/webhooks", json={"url": f"http://127.0.0.1:9/?key={HOOK}"}).json()
             for engine in ("secretary", "dispatcher"):
                 task = etl.submit("a.pdf", uuid4().bytes, engine=engine)
                 job = worker.next_job()
@@ -56,6 +60,9 @@ def test_canaries_appear_in_no_log_row_metric_or_error(tmp_path: Path) -> None:
                 with service.client(headers={header: f"Bearer {OTHER}"}) as stranger:
                     answers.append(stranger.get("/api/v1/etl/tasks").text)
                     answers.append(stranger.post("/api/v1/etl/submit", json={"s3_key": OTHER * 20}).text)
+            hook = f"/api/v1/webhooks/{webhook['id']}"
+            answers += [client.post(f"{hook}/test").text, client.get(hook).text.replace(HOOK, "")]
+            answers.append(client.get("/api/v1/webhooks/deliveries").text)
             answers.append(client.get("/metrics").text)
             answers.append(client.get("/api/v1/etl/tasks").text)
     places = {"answers": "\n".join(answers), "log": "".join(service.log)}
@@ -64,7 +71,11 @@ def test_canaries_appear_in_no_log_row_metric_or_error(tmp_path: Path) -> None:
     for place, text in places.items():
         assert text, place
         assert [] == [canary for canary in canaries if canary in text], place
-    assert any("callback_refused" in line for line in service.log), "the log was not silent"
+    # The database must hold what messages are signed with; nothing else does, and of an address nothing is logged.
+    for place in ("answers", "log"):
+        assert [] == [one for one in (webhook["secret"], HOOK, "v1,") if one in places[place]], place
+    for line in ("callback_refused", "webhook_tried"):
+        assert any(line in said for said in service.log), "the log was not silent"
 
 
 def test_a_wrong_token_takes_as_long_whatever_its_first_wrong_character(tmp_path: Path) -> None:

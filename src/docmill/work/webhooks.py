@@ -36,6 +36,7 @@ async def get(ports: Ports, who: Principal, webhook_id: str) -> Webhook:
 
 async def replace(ports: Ports, who: Principal, webhook_id: str, draft: WebhookDraft) -> Webhook:
     """Enabling one again sends nothing of what was missed; `redeliver_dead` does."""
+    await get(ports, who, webhook_id)  # what is not theirs is not there, whatever they say of it
     return _found(await ports.webhooks.replace(webhook_id, _checked(ports, draft), who.owner), webhook_id)
 
 
