@@ -66,6 +66,7 @@ bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/objects.py
 	$(BIN)/python bench/finals.py
 	$(BIN)/python bench/callbacks.py
+	$(BIN)/python bench/fanout.py
 
 bench-quality: $(VENV)/.dev ## Quality and speed beside peers, on ../shared/corpus
 	cd bench && ../$(BIN)/python -m quality --plot $(QUALITY)
