@@ -88,6 +88,31 @@ def test_titles_with_page_numbers_and_the_numbers_of_a_chart_are_no_tables():
     assert table(chart) is None
 
 
+def test_the_axis_of_a_chart_gives_it_away():
+    axis = [(100 + 18 * n, ((60, str(40 - 10 * n)), (200, f"Bar {n}"), (300, f"Mark {n}"))) for n in range(5)]
+
+    assert table(rows(*axis)) is None
+    assert 4 == len(texts(table(rows(*axis[:4]))))
+
+
+def test_paragraphs_around_a_table_are_not_put_into_its_cells():
+    prose = words((60, 82, "The harbour grew in this year and more ships came than ever did before"))
+
+    grid = table([*prose, *PORTS], (50, 70, 400, 300))
+
+    assert ["Port", "Ships", "Tons"] == texts(grid)[0]
+    assert grid is not None
+    assert ["The harbour grew in this year and more ships came than ever did before"] == grid.above
+
+
+def test_numbers_that_stand_close_together_are_cells_and_thousands_are_one():
+    close = [(100 + 18 * n, ((60, f"Row {n}a"), (200, f"1{n}.50"), (229, f"2{n}.75"))) for n in range(4)]
+    thousands = [(100 + 18 * n, ((60, f"Row {n}a"), (200, f"1{n} 500"), (300, f"2{n}"))) for n in range(4)]
+
+    assert ["Row 1a", "11.50", "21.75"] == texts(table(rows(*close)))[1]
+    assert ["Row 1a", "11 500", "21"] == texts(table(rows(*thousands)))[1]
+
+
 def test_lines_without_an_outer_frame_still_make_the_cells():
     floors = [Line(y, 50, 400) for y in (109, 127, 145)]
     walls = [Line(190, 90, 163), Line(290, 90, 163)]

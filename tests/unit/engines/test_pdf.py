@@ -164,3 +164,14 @@ def test_pipes_in_cells_do_not_break_the_table():
     rows = [[Cell("a|b"), Cell("c")], [Cell("d")]]
 
     assert "| a\\|b | c |\n| --- | --- |\n| d |  |" == blocks.table(rows)
+
+
+def test_a_page_that_breaks_the_rules_for_tables_keeps_its_words(read, tmp_path, monkeypatch):
+    def broken(_page):
+        raise ValueError("a page that nobody thought of")
+
+    monkeypatch.setattr(quick, "read", broken)
+
+    pages, _ = read(documents.pdf_spanning(tmp_path / "a.pdf"))
+
+    assert "Hamburg" in pages[0].markdown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -13,6 +14,9 @@ from .ruled import Grid, Line, Rect, Word, text_of
 
 APART = 0.75
 """Times a line's height: a wider gap parts two cells."""
+TIGHT = 0.32
+FIGURE = re.compile(r"[-–+(€$£]?\d[\d.,]*[%)]?")
+TICK = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?%?|[0-9]{1,3}(?:,[0-9]{3}){1,4}")
 NARROWEST = 3.0
 STRAY = 0.12
 """Of the lines. So many may cross a gap between columns: titles that span several."""
@@ -82,11 +86,21 @@ def text_lines(words: Sequence[Word], walls: Sequence[Line] = ()) -> list[TextLi
         apart = APART * line.height
         for word in line.words:
             last = line.chunks[-1].words[-1] if line.chunks else None
-            if last is None or word.x0 - last.x1 > apart or any(stands_between(wall, last, word) for wall in walls):
+            if (
+                last is None
+                or word.x0 - last.x1 > (TIGHT * line.height if are_two_numbers(last, word) else apart)
+                or any(stands_between(wall, last, word) for wall in walls)
+            ):
                 line.chunks.append(Chunk([word]))
             else:
                 line.chunks[-1].words.append(word)
     return lines
+
+
+def are_two_numbers(one: Word, other: Word) -> bool:
+    """Numbers stand closer together than words; three digits may be the rest of one number, as in 12 500."""
+    both = FIGURE.fullmatch(one.text) and FIGURE.fullmatch(other.text)
+    return bool(both) and not (len(other.text) == 3 and other.text.isdigit())
 
 
 def stands_between(wall: Line, one: Word, other: Word) -> bool:
@@ -192,6 +206,7 @@ def build(
     lines = text_lines(own, inner)
     if len(lines) < 2 or len(lines) > MOST_LINES:
         return None
+    above, lines, below = without_prose(lines, box[2] - box[0])
     found, borders = columns(lines, walls, box)
     if not 2 <= len(found) <= MOST_COLUMNS:
         return None
@@ -200,7 +215,8 @@ def build(
     groups = rows_of(lines, floors, borders)
     table = stitched(groups, borders, [grid for grid in known if grid.width == len(borders) + 1])
     lined = bool(walls or floors)
-    made = Grid(box, table, len(own)) if is_table(table) and (lined or not is_running(table)) else None
+    good = is_table(table) and (lined or not is_running(table))
+    made = Grid(box, table, len(own), above, below) if good else None
     framed = in_frame(box, own, level, upright) if frame and walls and floors else None
     if made is None or framed is None:
         return made or framed
@@ -221,6 +237,26 @@ def framed_lines(box: Rect, level: Sequence[Line], upright: Sequence[Line]) -> t
     return [Line(y0, x0, x1), *flat, Line(y1, x0, x1)], [Line(x0, y0, y1), *tall, Line(x1, y0, y1)]
 
 
+def without_prose(lines: list[TextLine], width: float) -> tuple[list[str], list[TextLine], list[str]]:
+    """The lines of running text before the first and after the last that may be a table's, and what lies between."""
+    prose = [is_paragraph(line, width) for line in lines]
+    if all(prose):
+        return [], [], []
+    first, last = prose.index(False), len(prose) - prose[::-1].index(False)
+    texts = [[" ".join(word.text for word in line.words) for line in part] for part in (lines[:first], lines[last:])]
+    return texts[0], lines[first:last], texts[1]
+
+
+def is_paragraph(line: TextLine, width: float) -> bool:
+    """Many words without a gap as wide as between cells."""
+    words = line.words
+    if len(words) < PROSE or words[-1].x1 - words[0].x0 < 0.6 * width:
+        return False
+    gaps = [after.x0 - before.x1 for before, after in pairwise(words)]
+    lettered = sum(any(letter.isalpha() for letter in word.text) for word in words)
+    return max(gaps) < 1.5 * line.height and lettered > 0.7 * len(words)
+
+
 def stitched(groups: list[list[TextLine]], borders: list[float], known: list[Grid]) -> list[list[Cell]]:
     table: list[list[Cell]] = []
     waiting = list(known)
@@ -236,7 +272,7 @@ def stitched(groups: list[list[TextLine]], borders: list[float], known: list[Gri
             table += grid.rows
     if not known:
         heads_joined(table)
-    return [row for row in table if not any(row is one for one in loose) or any(cell.text for cell in row)]
+    return ruled.squeezed([row for row in table if not any(row is one for one in loose) or any(c.text for c in row)])
 
 
 def heads_joined(table: list[list[Cell]]) -> None:
@@ -353,7 +389,7 @@ def is_table(table: list[list[Cell]]) -> bool:
     filled = [sum(bool(cell.text) for cell in row) for row in table]
     if sum(count >= 2 for count in filled) < max(2, 0.5 * len(table)):
         return False
-    if is_sparse(table):
+    if is_sparse(table) or has_axis(table):
         return False
     cells = [cell.text for row in table for cell in row if cell.text]
     if all(len(row) == 2 and row[1].text.isdigit() for row in table):
@@ -378,6 +414,23 @@ def is_mixed(box: Rect, words: Sequence[Word]) -> bool:
     full = sum(len(line.chunks) == 2 for line in lines)
     many = sum(len(line.words) for line in lines) > 2 * RUNNING * len(lines)
     return len(found) == 2 and full >= 0.6 * len(lines) and many
+
+
+def has_axis(table: list[list[Cell]]) -> bool:
+    """Numbers that go down in equal steps to nought at an edge are the axis of a chart."""
+    for edge in (0, -1):
+        texts = [part for row in table if row for part in row[edge].text.split()]
+        numbers = [float(text.replace(",", "").rstrip("%")) for text in texts if TICK.fullmatch(text)]
+        steps = {round(before - after, 6) for before, after in pairwise(numbers)}
+        if (
+            len(numbers) >= 3
+            and 2 * len(numbers) > len(texts)
+            and numbers[-1] == 0
+            and len(steps) == 1
+            and min(steps) > 0
+        ):
+            return True
+    return False
 
 
 def is_sparse(table: list[list[Cell]]) -> bool:

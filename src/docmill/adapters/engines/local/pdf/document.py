@@ -113,8 +113,14 @@ class Reader:
             return with_figures(found, fast), False
         if (turn := quick.turned(fast)) is not None:
             return with_figures([Block("text", joined(quick.straight_lines(fast, turn)))], fast), False
-        found, _, guessed = quick.read(fast)
-        return found, page.hides_text or quick.is_doubtful(fast, found, guessed)
+        try:
+            found, _, guessed = quick.read(fast)
+            return found, page.hides_text or quick.is_doubtful(fast, found, guessed)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:  # no page is so odd that a rule about tables may cost the document
+            self._job.warn(f"page {fast.page_num}: structure in doubt ({type(error).__name__})")
+            return None, True
 
     def _choose(
         self, index: int, page: Survey, fast: Any, quickly: list[Block] | None, slow: tuple[Any, Any] | None

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..markdown import CJK
 from . import aligned, regions, ruled
+from .aligned import PROSE
 from .blocks import Block, Cell, joined
 from .ruled import Grid, Rect
 
@@ -36,6 +37,8 @@ TITLE = 1.3
 """Times the usual size of letters."""
 SHORT_CELL = 40
 PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+FIGURE = re.compile(r"(?<!\S)[^\s\w]?\d[\d.,%]*(?!\S)")
+LETTERS = re.compile(r"[^\W\d_]{2}")
 NUMBER = re.compile(r"\d{1,9}[.)]$")
 
 
@@ -104,7 +107,8 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
         region = regions.grown(box, words, upright, page_box)
         known = [grid for grid in shaky if mostly_inside(grid.box, region)]
         hinted = any(mostly_inside(hint, region) for hint in hints)
-        grid = aligned.build(region, words, level, upright, known, frame=hinted)
+        drawn = [grid for grid in known if not has_stacked_numbers(grid)]
+        grid = aligned.build(region, words, level, upright, drawn, frame=hinted)
         if grid is not None and any(is_better(block, own, grid) for block, own in found):
             continue
         if grid is not None:
@@ -120,17 +124,29 @@ def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any) -
     waiting = list(grids)
     blocks: list[Block] = []
     for block, box in found:
-        home = next((grid for grid in grids if box is not None and mostly_inside(box, grid.box)), None)
+        home = next((grid for grid in grids if box is not None and belongs(block, box, grid)), None)
         if home is not None:
             if home in waiting:
                 waiting.remove(home)
-                blocks.append(table_block(home, page))
+                blocks += table_blocks(home, page)
         elif (made := as_block(block, page)) is not None:
             blocks.append(made)
     for grid in waiting:
-        table = table_block(grid, page)
-        blocks.insert(place(blocks, table.box), table)
+        tables = table_blocks(grid, page)
+        at = place(blocks, tables[0].box)
+        blocks[at:at] = tables
     return blocks
+
+
+def belongs(block: Any, box: Rect, grid: Grid) -> bool:
+    """In the table, or the same table in a box that is too large."""
+    if mostly_inside(box, grid.box):
+        return True
+    if block.kind != "table" or not mostly_inside(grid.box, box):
+        return False
+    said = {word for row in [block.header or [], *(block.rows or [])] for cell in row for word in cell.text.split()}
+    told = {word for row in grid.rows for cell in row for word in cell.text.split()}
+    return len(said - told) <= 0.05 * len(said)
 
 
 def place(blocks: list[Block], box: Rect | None) -> int:
@@ -149,7 +165,9 @@ def is_uncertain(block: Any) -> bool:
 
 def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect]) -> bool:
     """Its lines do not tell the whole table."""
-    if has_empty_row(grid) or any(other is not grid and follows(grid, other) for other in grids):
+    if has_empty_row(grid) or has_stacked_numbers(grid):
+        return True
+    if any(other is not grid and follows(grid, other) for other in grids):
         return True
     return any(mostly_inside(box, grid.box) and reaches_beyond(box, grid.box) for box in tables)
 
@@ -180,6 +198,16 @@ def has_empty_row(grid: Grid) -> bool:
     return any(row and not any(cell.text for cell in row) for row in grid.rows)
 
 
+def has_stacked_numbers(grid: Grid) -> bool:
+    """Only the head is drawn: what should be rows stands in one cell, number under number."""
+    for row in grid.rows:
+        full = [cell for cell in row if cell.text]
+        stacked = sum(len(FIGURE.findall(cell.text)) >= 3 and not LETTERS.search(cell.text) for cell in full)
+        if len(full) >= 2 and 2 * stacked > len(full):
+            return True
+    return False
+
+
 def follows(one: Grid, other: Grid) -> bool:
     """Two grids of the same width one under the other are often one table whose middle has no lines."""
     upper, lower = sorted((one.box, other.box), key=lambda box: box[1])
@@ -187,8 +215,12 @@ def follows(one: Grid, other: Grid) -> bool:
     return same and lower[1] - upper[3] < 30
 
 
-def table_block(grid: Grid, page: Any) -> Block:
-    return Block("table", rows=grid.rows, box=share(grid.box, page))
+def table_blocks(grid: Grid, page: Any) -> list[Block]:
+    """The table, and the running text above and below that was found in its region."""
+    where = share(grid.box, page)
+    texts = [Block("text", joined(lines), box=where) for lines in (grid.above, grid.below)]
+    table = Block("table", rows=grid.rows, box=where)
+    return [block for block in (texts[0], table, texts[1]) if block.text or block.rows]
 
 
 def share(box: Rect, page: Any) -> Rect:
@@ -229,8 +261,8 @@ def as_block(found: Any, page: Any) -> Block | None:
             return Block("text", "\n".join(line.strip() for line in found.lines or ()), box=where)
         case "table":
             rows = [[Cell(cell.text) for cell in row] for row in [found.header or [], *(found.rows or [])] if row]
-            if len(rows) < 2:
-                return Block("text", " ".join(cell.text for row in rows for cell in row), box=where)
+            if len(rows) < 2 or is_wordy(rows) or aligned.has_axis(rows):
+                return Block("text", joined(" ".join(cell.text for cell in row).strip() for row in rows), box=where)
             return Block("table", rows=rows, box=where)
         case "rule":
             return None
@@ -238,6 +270,11 @@ def as_block(found: Any, page: Any) -> Block | None:
             return Block("figure", box=where)
         case _:
             return Block("text", text, box=where)
+
+
+def is_wordy(rows: list[list[Cell]]) -> bool:
+    """Lines of a paragraph, cut at a gap that happens to lie under another."""
+    return len(rows[0]) <= 3 and 2 * sum(any(len(c.text.split()) >= PROSE for c in row) for row in rows) > len(rows)
 
 
 def is_cjk(text: str) -> bool:

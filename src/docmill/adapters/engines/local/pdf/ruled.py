@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .blocks import Cell, joined
@@ -50,6 +50,9 @@ class Grid:
     box: Rect
     rows: list[list[Cell]]
     words: int = 0
+    above: list[str] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+    """Lines of running text in the box that are no part of the table."""
 
     @property
     def width(self) -> int:
