@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "docs": ("docmill.cli.documents:docs", "List, show, fetch and delete stored documents."),
     "assets": ("docmill.cli.documents:assets", "List, show and fetch the images and tables of a document."),
     "onedrive": ("docmill.cli.onedrive:onedrive", "Let docmill write twins to OneDrive."),
+    "mcp": ("docmill.cli.mcp:mcp", "Offer the service to language models: an MCP server."),
     "keys": ("docmill.cli.keys:keys", "Create, list and revoke API keys."),
     "db": ("docmill.cli.db:db", "Check and upgrade the database."),
     "doctor": ("docmill.cli.doctor:doctor", "Look for what would keep docmill from working."),

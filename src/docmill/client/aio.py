@@ -63,6 +63,7 @@ class AsyncClient:
     submit = _call(calls.submit)
     task = _call(calls.task)
     tasks = _list(calls.tasks)
+    tasks_page = _call(calls.tasks_page)
     batch = _call(calls.batch)
     wait = _call(calls.wait)
     result = _call(calls.result)

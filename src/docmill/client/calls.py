@@ -120,6 +120,14 @@ def tasks(*, project: int | None = None, status: str | None = None, page_size: i
     return Listing(Ask("GET", f"{ETL}/tasks", params), "tasks", Task.of)
 
 
+def tasks_page(
+    *, project: int | None = None, status: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Steps[tuple[list[Task], str | None]]:
+    """One page of that list, and the cursor of the next one."""
+    found, after = yield from tasks(project=project, status=status, page_size=limit).page(cursor)
+    return found, str(after) if after is not None else None
+
+
 def batch(task_ids: Sequence[int]) -> Steps[list[Task]]:
     """Up to 100 tasks by their ids; unknown ones are left out."""
     ids = ",".join(str(one) for one in task_ids)
