@@ -130,7 +130,8 @@ class Tools:
         character on. Each has its offset, for read_markdown."""
         if not words.strip():
             raise ValueError("There is nothing to look for.")
-        text, found = await self._text(task_id), []
+        text = await self._text(task_id)
+        found: list[dict[str, Any]] = []
         low, at = text.lower(), max(offset, 0)
         # Lower case may be longer than what it stands for; then a place would be beside the mark.
         low = low if len(low) == len(text) else text
