@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import types
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from docmill.core.access import Owner, Principal
 from docmill.core.errors import DocmillError, Invalid, NotFound
@@ -68,7 +69,7 @@ async def get_events(
         return Json({"events": [event_json(one) for one in found], "next": found[-1].seq if found else after})
     task = await query.task(ports, who, task_id)
     tails: Tails = request.app.state.tails
-    return EventStream(tails.watch(who, task, after))
+    return TailStream(tails, who, task, after)
 
 
 class EventStream(Response):
@@ -101,6 +102,49 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+class TailStream(Response):
+    """A task's log to whoever watches. Once it has caught up, the tail itself hands it what is new."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, tails: Tails, who: Principal, task: Task, after: int) -> None:
+        self.tails, self.who, self.task, self.after = tails, who, task, after
+        super().__init__(headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        tail = self.tails.join(self.who, self.task)
+        sending = asyncio.ensure_future(self._send(tail, send))
+        gone = asyncio.ensure_future(until_gone(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.tails.leave(tail)
+            for running in (sending, gone):
+                running.cancel()
+            ended, _ = await asyncio.gather(sending, gone, return_exceptions=True)
+        if isinstance(ended, Exception):
+            log.warning("stream_broke", error=f"{type(ended).__name__}: {ended}")
+
+    async def _send(self, tail: Tail, send: Send) -> None:
+        await send(body(HELLO))
+        while True:
+            if self.after < tail.dropped:
+                # Written before the tail began, or long ago for a slow client: the log still has it.
+                page = await query.events(self.tails.ports, self.who, self.task.id, after=self.after, limit=PAGE)
+                self.after = page[-1].seq if page else tail.dropped
+                await send(body(b"".join(frame(one) for one in page)))
+            elif frames := tail.since(self.after):
+                self.after = tail.seq
+                await send(body(frames))
+            elif tail.is_over:
+                await send(body(tail.last_word, more=False))
+                return
+            else:
+                self.after = await tail.live(send, self.after)
+
+
 class Tails:
     """The ends of the logs that somebody watches: one reader each, shared by all its watchers."""
 
@@ -110,39 +154,15 @@ class Tails:
         self.drain = drain
         self._open: dict[tuple[int, Owner], Tail] = {}
 
-    async def watch(self, who: Principal, task: Task, after: int) -> AsyncGenerator[bytes, None]:
-        """Frames of every event after *after*, to the end of the task."""
-        tail = self._join(who, task)
-        try:
-            yield HELLO
-            while True:
-                news = tail.news
-                if after < tail.dropped:
-                    # Written before the tail began, or long ago for a slow client: the log still has it.
-                    page = await query.events(self.ports, who, task.id, after=after, limit=PAGE)
-                    after = page[-1].seq if page else tail.dropped
-                    yield b"".join(frame(one) for one in page)
-                    continue
-                if frames := tail.since(after):
-                    after = tail.seq
-                    yield frames
-                if tail.is_over:
-                    yield tail.last_word
-                    return
-                if not await set_within(news, self.options.heartbeat_s):
-                    yield HEARTBEAT
-        finally:
-            self._leave(tail)
-
-    def _join(self, who: Principal, task: Task) -> Tail:
+    def join(self, who: Principal, task: Task) -> Tail:
         key = (task.id, who.owner)
         tail = self._open.get(key)
         if tail is None or tail.is_over:
-            tail = self._open[key] = Tail(self.ports, who, task, self.options.poll_s, self.drain)
+            tail = self._open[key] = Tail(self.ports, who, task, self.options, self.drain)
         tail.watchers += 1
         return tail
 
-    def _leave(self, tail: Tail) -> None:
+    def leave(self, tail: Tail) -> None:
         tail.watchers -= 1
         if tail.watchers == 0:
             tail.close()
@@ -150,19 +170,75 @@ class Tails:
                 del self._open[tail.key]
 
 
+class Live:
+    """A watcher that has everything there is. What is new is sent to it without waking anybody.
+
+    A thousand watchers are a thousand writes, not a thousand tasks that each wake up to write. Only where a connection
+    is full does sending have to wait; then its own task does the waiting, and catches up from the log.
+    """
+
+    __slots__ = ("_ends", "_send", "seq")
+
+    def __init__(self, send: Send, seq: int, ends: asyncio.Future[Coroutine[Any, Any, None] | None]) -> None:
+        self._send, self.seq, self._ends = send, seq, ends
+
+    def give(self, message: Message, seq: int) -> bool:
+        """False: this one is live no longer. *seq* is 0 for what is no event."""
+        if self._ends.done():
+            return False
+        if seq:
+            if seq <= self.seq:
+                return True  # it came with a number that this log had not reached yet
+            self.seq = seq
+        sending: Coroutine[Any, Any, None] = self._send(message)  # type: ignore[assignment]  # every one of ours is
+        try:
+            waits_for = sending.send(None)
+        except StopIteration:
+            return True
+        except Exception as error:
+            self._ends.set_exception(error)
+            return False
+        self._ends.set_result(_resumed(sending, waits_for))
+        return False
+
+    def end(self) -> None:
+        if not self._ends.done():
+            self._ends.set_result(None)
+
+
+@types.coroutine
+def _resumed(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, None, None]:
+    """The rest of a coroutine that was begun elsewhere and stopped at *waits_for*."""
+    while True:
+        try:
+            yield waits_for
+        except BaseException:
+            begun.close()
+            raise
+        try:
+            waits_for = begun.send(None)
+        except StopIteration:
+            return
+
+
+def body(frames: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": frames, "more_body": more}
+
+
 class Tail:
     """Reads one log from a point on, and wakes whoever waits for more."""
 
-    def __init__(self, ports: Ports, who: Principal, task: Task, poll_s: float, drain: Drain) -> None:
+    def __init__(self, ports: Ports, who: Principal, task: Task, options: HttpOptions, drain: Drain) -> None:
         self.key = (task.id, who.owner)
         self.watchers = 0
         self.seq = self.dropped = task.event_seq
         """Frames are kept of the events after `dropped`, up to `seq`."""
         self.is_over = False
         self.last_word = b""
-        self.news = asyncio.Event()
+        self._live: list[Live] = []
         self._frames: deque[tuple[int, bytes]] = deque()
-        self._ports, self._who, self._task_id, self._poll_s, self._drain = ports, who, task.id, poll_s, drain
+        self._ports, self._who, self._task_id, self._options, self._drain = ports, who, task.id, options, drain
+        self._told_at = asyncio.get_running_loop().time()
         self._reading = asyncio.ensure_future(self._read_on())
 
     def since(self, after: int) -> bytes:
@@ -175,6 +251,20 @@ class Tail:
             newer.append(one)
         return b"".join(reversed(newer))
 
+    async def live(self, send: Send, after: int) -> int:
+        """Stand in line for what comes, until the end, or until the connection is full; the last number sent."""
+        ends: asyncio.Future[Coroutine[Any, Any, None] | None] = asyncio.get_running_loop().create_future()
+        one = Live(send, after, ends)
+        self._live.append(one)
+        try:
+            unfinished = await ends
+            if unfinished is not None:
+                await unfinished
+            return one.seq
+        finally:
+            if one in self._live:
+                self._live.remove(one)
+
     def close(self) -> None:
         self._reading.cancel()
 
@@ -184,7 +274,8 @@ class Tail:
                 while not self.is_over:
                     await self._read()
                     if not self.is_over:
-                        await subscription.wait(self._poll_s)
+                        self._beat()
+                        await subscription.wait(min(self._options.poll_s, self._options.heartbeat_s))
         except Exception as error:
             log.error("tail_broke", task=self._task_id, exc_info=error)
             self._end(b"")
@@ -207,22 +298,28 @@ class Tail:
 
     async def _take_page(self) -> bool:
         page = await query.events(self._ports, self._who, self._task_id, after=self.seq, limit=PAGE)
-        for one in page:
-            self._frames.append((one.seq, frame(one)))
-            self.seq = one.seq
+        new = [(one.seq, frame(one)) for one in page]
+        self._frames.extend(new)
+        self.seq = new[-1][0] if new else self.seq
         while len(self._frames) > KEPT_FRAMES:
             self.dropped, _ = self._frames.popleft()
-        if page:
-            self._wake()
-        return bool(page)
+        if new:
+            self._give(body(b"".join(frames for _, frames in new)), self.seq)
+        return bool(new)
+
+    def _give(self, message: Message, seq: int) -> None:
+        self._told_at = asyncio.get_running_loop().time()
+        # Who stands in line has everything up to the event before these.
+        self._live = [one for one in self._live if one.give(message, seq)]
+
+    def _beat(self) -> None:
+        if asyncio.get_running_loop().time() - self._told_at >= self._options.heartbeat_s:
+            self._give(body(HEARTBEAT), 0)
 
     def _end(self, last_word: bytes) -> None:
         self.is_over, self.last_word = True, last_word
-        self._wake()
-
-    def _wake(self) -> None:
-        self.news.set()
-        self.news = asyncio.Event()
+        for one in self._live:
+            one.end()
 
 
 def frame(event: LoggedEvent) -> bytes:

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from uuid import uuid4
 
 import pytest
 
+from docmill.core.machine import StageResult
+from docmill.core.task import Artifacts
 from docmill.http import events
 from docmill.http.limits import HttpOptions
 
@@ -106,13 +109,27 @@ async def test_a_hundred_watchers_share_one_reader(desk, call):
 async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
     monkeypatch.setattr(events, "KEPT_FRAMES", 1)
     task_id = await desk.submit()
-    slow = desk.app.state.tails.watch(local, await desk.task(task_id), 0)
-    seen = await anext(slow) + await anext(slow)
+    seen, full, room = b"", asyncio.Event(), asyncio.Event()
 
-    await desk.complete(task_id, b"{}")
+    async def send(message):
+        nonlocal seen
+        seen += message.get("body", b"")
+        if b"started" in message.get("body", b""):
+            full.set()
+            await room.wait()
+
+    stream = events.TailStream(desk.app.state.tails, local, await desk.task(task_id), 0)
+    sending = asyncio.ensure_future(stream({}, asyncio.Event().wait, send))
+    while b"event: " not in seen:
+        await asyncio.sleep(0.01)
+    await desk.claim(task_id)
+    await asyncio.wait_for(full.wait(), 5)
+    await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
+    await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed", "output")))
+    await desk.finish_stage(task_id, StageResult(document_id=uuid4()))
     await asyncio.sleep(0.2)
-    async for frames in slow:
-        seen += frames
+    room.set()
+    await asyncio.wait_for(sending, 5)
 
     numbers = [int(number) for number, kind, _ in parse(seen) if kind != "end"]
     assert list(range(1, len(numbers) + 1)) == numbers
