@@ -35,6 +35,14 @@ class Item:
         with pypdfium2.PdfDocument(self.path) as document:
             return len(document)
 
+    @property
+    def has_text(self) -> bool:
+        """Born digital: its pages have a text layer."""
+        import pypdfium2
+
+        with pypdfium2.PdfDocument(self.path) as document:
+            return all(page.get_textpage().count_chars() > 20 for page in document)
+
 
 SETS = ("pdf", "rendered", "tables", "office", "scans")
 READS = {

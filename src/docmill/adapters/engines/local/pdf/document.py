@@ -20,7 +20,7 @@ from .. import ocr, vortex
 from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
-from . import careful, figures, quick, tagged
+from . import careful, figures, quick, streams, tagged
 from .blocks import Block, joined, markdown
 from .quick import WINDOW
 from .running import Running
@@ -62,6 +62,8 @@ def read(job: Job) -> None:
         fast = quick.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
         for start in range(0, total, WINDOW):
             reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
+        if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
+            job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
 
 
 def telling(title: str) -> str | None:
