@@ -66,11 +66,13 @@ from docmill.ports import (
     Limiter,
     Limits,
     Links,
+    NoTracer,
     Ports,
     Queue,
     RunState,
     Signals,
     Store,
+    Tracer,
 )
 from docmill.settings import InboxSettings, ModelSettings, Settings
 from docmill.work import doctor, sweep
@@ -396,6 +398,7 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
         extractor=extractor(settings),
         captioner=captioner(settings),
+        tracer=tracer(settings),
         limits=limits(settings),
     )
 
@@ -422,6 +425,19 @@ async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
         yield ports
 
 
+def tracer(settings: Settings) -> Tracer:
+    if not settings.otel_endpoint:
+        return NoTracer()
+    try:
+        from docmill.adapters.tracing.otel import OtelTracer
+    except ImportError as error:
+        raise Invalid("setting_invalid", name="otel_endpoint", why=NO_OTEL) from error
+    return OtelTracer(settings.otel_endpoint, __version__)
+
+
+NO_OTEL = "traces need the packages of OpenTelemetry. Install them with: pip install 'docmill[otel]'."
+
+
 async def _close(ports: Ports) -> None:
     for model in (ports.extractor, ports.captioner):
         if model is not None:
@@ -432,6 +448,7 @@ async def _close(ports: Ports) -> None:
         await worker.close()
     await ports.library.close()
     await ports.store.close()
+    await ports.tracer.close()
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ Adapters implement these Protocols; `compose` binds them; one conformance suite 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -813,6 +814,35 @@ class Limits:
     """For how long a message is sent again."""
 
 
+class Tracer(Protocol):
+    """Tells a collector what was done for whom, and how long it took. Facts are ids, names and codes, never content."""
+
+    is_on: bool
+
+    def span(self, name: str, *, parent: str = "", **facts: str | int) -> AbstractContextManager[str]:
+        """What is done inside; gives the `traceparent` under which others go on. *parent* is such a one."""
+        ...
+
+    def record(self, name: str, *, parent: str, began_ms: int, ended_ms: int, **facts: str | int) -> None:
+        """Something that is over, like a wait."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class NoTracer:
+    is_on = False
+
+    def span(self, name: str, *, parent: str = "", **facts: str | int) -> AbstractContextManager[str]:  # noqa: ARG002
+        return nullcontext(parent)
+
+    def record(self, name: str, *, parent: str, began_ms: int, ended_ms: int, **facts: str | int) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Everything that the use cases need, bound once by `compose`."""
@@ -841,4 +871,5 @@ class Ports:
     runstate: RunState | None = None
     extractor: Extractor | None = None
     captioner: Captioner | None = None
+    tracer: Tracer = field(default_factory=NoTracer)
     limits: Limits = field(default_factory=Limits)

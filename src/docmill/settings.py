@@ -246,6 +246,11 @@ class Settings(BaseSettings):
     webhook_days: float = Field(
         3.0, gt=0, le=30, description="Days over which a webhook is sent again that was not received."
     )
+    otel_endpoint: str | None = Field(
+        None,
+        validation_alias=_named("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="http://… of an OpenTelemetry collector (OTLP over HTTP): traces of tasks are sent there.",
+    )
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(
         default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."

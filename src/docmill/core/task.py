@@ -81,6 +81,8 @@ class Wishes:
     priority: int = 0
     parse: dict[str, Any] = field(default_factory=dict)
     """Options of the engine: language, ocr, page_images, max_pages."""
+    trace: str = ""
+    """The trace that the task belongs to, as W3C's `traceparent`."""
 
 
 @dataclass(frozen=True, slots=True)

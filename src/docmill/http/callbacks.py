@@ -351,6 +351,12 @@ class CallbackDoor:
         return _reply(self._dialect.reply(report, attempt.id))
 
     async def _end(self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled) -> Change:
+        with self._ports.tracer.span("callback", parent=task.wishes.trace, task=task.id, kind=call.kind):
+            return await self._end_traced(call, task, attempt, report)
+
+    async def _end_traced(
+        self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled
+    ) -> Change:
         if isinstance(report, Final) and attempt.state is State.HANDED_OVER:
             return await finish(self._ports, task, attempt, report, outcome_hash=call.hash)
         if isinstance(report, Final):

@@ -94,7 +94,7 @@ class Asked(BaseModel):
     priority: Annotated[int, BeforeValidator(_no_bool), Field(ge=-10, le=10)] = 0
     options: ParseOptions | None = None
 
-    def wishes(self) -> Wishes:
+    def wishes(self, trace: str = "") -> Wishes:
         twin = TwinWish(**self.twin.model_dump()) if isinstance(self.twin, Twin) else TwinWish() if self.twin else None
         return Wishes(
             workflow_id=self.workflow_id or Wishes().workflow_id,
@@ -104,6 +104,7 @@ class Asked(BaseModel):
             mount=MountWish(**self.mount.model_dump()) if self.mount else None,
             priority=self.priority,
             parse=self.options.wishes() if self.options else {},
+            trace=trace,
         )
 
 
@@ -111,9 +112,11 @@ class Submit(Asked):
     filename: str | None = Field(default=None, max_length=1_024)
     s3_key: str | None = Field(default=None, max_length=1_024)
 
-    def submission(self) -> Submission:
-        return Submission(self.s3_key, self.project_id, self.filename, self.rule_id, self.wishes())
+    def submission(self, trace: str) -> Submission:
+        return Submission(self.s3_key, self.project_id, self.filename, self.rule_id, self.wishes(trace))
 
+
+_TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 # Routes
 
@@ -121,8 +124,14 @@ class Submit(Asked):
 @router.post("/submit", response_model=TaskAck, summary="Process a stored file")
 async def post_submit(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
     once = once_of(request, body.model_dump(mode="json"))
-    task, is_new = await intake.submit(ports, who, body.submission(), once=once)
+    task, is_new = await intake.submit(ports, who, body.submission(trace_of(request)), once=once)
     return Json(TaskAck.of(task, "Task submitted successfully").model_dump(), headers=_replayed(not is_new))
+
+
+def trace_of(request: Request) -> str:
+    """The caller's trace, if it has one."""
+    found = request.headers.get("traceparent", "")
+    return found if _TRACE.fullmatch(found) else ""
 
 
 def _form_of(**files: Any) -> dict[str, Any]:
@@ -168,26 +177,26 @@ async def post_upload_and_submit(
         asked = inbox.asked()
         items, replayed = [], True
         for index, file in enumerate(inbox.files):
-            item, is_new = await _submit_one(ports, who, file, asked, key and f"{key}/{index}")
+            item, is_new = await _submit_one(ports, who, file, asked, trace_of(request), key and f"{key}/{index}")
             items.append(item)
             replayed = replayed and not is_new
     return Json({"items": items, "total": len(items)}, status_code=201, headers=_replayed(replayed))
 
 
 async def _submit_one(
-    ports: Ports, who: Principal, file: Received, asked: Asked, key: str | None
+    ports: Ports, who: Principal, file: Received, asked: Asked, trace: str, key: str | None
 ) -> tuple[dict[str, Any], bool]:
     """One line of the answer, and whether it is a new task."""
     request = fingerprint({**asked.model_dump(mode="json"), "file": file.filename}) if key else ""
     if file.fault or not file.stored:
         fault = file.fault or StageFailed("upload_failed", why="nothing was stored")
-        wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes())
+        wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes(trace))
         task, is_new = await intake.record_failed_upload(
             ports, who, file.project_id, file.filename, fault, wanted, once=Once(key, request) if key else None
         )
         return _item(task, task.fault.message if task.fault else None), is_new
     once = Once(key, f"{request}:{file.stored.sha256}") if key else None
-    wanted = Submission(file.stored.key, file.project_id, file.filename, asked.rule_id, asked.wishes())
+    wanted = Submission(file.stored.key, file.project_id, file.filename, asked.rule_id, asked.wishes(trace))
     try:
         task, is_new = await intake.submit(ports, who, wanted, once=once)
     except DocmillError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from uuid import uuid4
 
@@ -38,13 +38,15 @@ async def upload(ports: Ports, who: Principal, project_id: int, filename: str, c
 
 async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once | None = None) -> tuple[Task, bool]:
     """Open a task. False: the Idempotency-Key was seen before, and this is the task of then."""
-    new = await _checked(ports, who, wanted)
-    attempt_id = uuid4()
-    task, is_new = await ports.ledger.open(new, attempt_id=attempt_id, once=once)
-    if is_new:
-        tell(ports, task)
-        # The task is committed; if we die here, the sweeper rings instead.
-        await line_up(ports, task, attempt_id, task.stage)
+    with ports.tracer.span("submit", parent=wanted.wishes.trace) as trace:
+        new = await _checked(ports, who, wanted)
+        new = replace(new, wishes=replace(new.wishes, trace=trace))
+        attempt_id = uuid4()
+        task, is_new = await ports.ledger.open(new, attempt_id=attempt_id, once=once)
+        if is_new:
+            tell(ports, task)
+            # The task is committed; if we die here, the sweeper rings instead.
+            await line_up(ports, task, attempt_id, task.stage)
     return task, is_new
 
 

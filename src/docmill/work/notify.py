@@ -40,7 +40,8 @@ async def send(ports: Ports, sending: Sending) -> Outcome:
         "Content-Type": "application/json",
         **webhooks.headers(webhook.secrets, notice.message_id, sending.now_ms, body),
     }
-    answer = await ports.poster.post(webhook.url, body, headers, seconds=ports.limits.webhook_s)
+    with ports.tracer.span("webhook", parent=await _trace_of(ports, sending), number=notice.tries):
+        answer = await ports.poster.post(webhook.url, body, headers, seconds=ports.limits.webhook_s)
     outcome = webhooks.judge(
         answer,
         notice,
@@ -60,6 +61,13 @@ async def send(ports: Ports, sending: Sending) -> Outcome:
         state=outcome.state.value if counted else "superseded",
     )
     return outcome
+
+
+async def _trace_of(ports: Ports, sending: Sending) -> str:
+    if not ports.tracer.is_on or sending.notice.task_id is None:
+        return ""
+    task = await ports.ledger.get(sending.notice.task_id)
+    return task.wishes.trace if task else ""
 
 
 async def prune(ports: Ports) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from uuid import UUID
 
 import structlog
@@ -52,8 +52,9 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
     """Run the stage and report. The next attempt if this worker shall go on with it at once."""
     reporter = Reporter(ports, task.id, attempt.id)
     try:
-        async with reporter, asyncio.timeout(ports.limits.task_timeout_s):
-            outcome = await STAGES[attempt.stage](ports, Step(task, attempt, reporter.pages, place.parsed))
+        with traced(ports, task, attempt):
+            async with reporter, asyncio.timeout(ports.limits.task_timeout_s):
+                outcome = await STAGES[attempt.stage](ports, Step(task, attempt, reporter.pages, place.parsed))
     except TimeoutError:
         late = StageFailed("task_timeout", seconds=round(ports.limits.task_timeout_s))
         await _fail(ports, task, attempt, late, "timeout")
@@ -84,6 +85,14 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
         log.info("report_refused", task=task.id, attempt=attempt.number, verdict=change.verdict)
         return None
     return (change.task, change.opened) if change.opened else None
+
+
+def traced(ports: Ports, task: Task, attempt: Attempt) -> AbstractContextManager[str]:
+    """The stage, after the time that it waited for us."""
+    parent, facts = task.wishes.trace, {"task": task.id, "attempt": attempt.number, "stage": attempt.stage.value}
+    if attempt.started_ms and attempt.due_ms:
+        ports.tracer.record("queue", parent=parent, began_ms=attempt.due_ms, ended_ms=attempt.started_ms, **facts)
+    return ports.tracer.span(f"stage {attempt.stage.value}", parent=parent, **facts)
 
 
 async def _fail(
