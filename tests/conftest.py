@@ -22,6 +22,8 @@ from support.services import (
 from support.services.chromium import ensure_chromium
 from support.serving import Mode, Services
 
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback only
+
 RUNNING = pytest.StashKey[Running]()
 ALONE = (
     "browser/",

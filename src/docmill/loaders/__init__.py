@@ -1,0 +1,1 @@
+"""docmill's documents for frameworks: `loaders.langchain`, `loaders.llamaindex`, `loaders.haystack`, each an extra."""

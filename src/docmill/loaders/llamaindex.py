@@ -1,0 +1,43 @@
+"""A reader for LlamaIndex (`pip install 'docmill[llamaindex]'`).
+
+>>> DocmillReader().load_data(["report.pdf", "notes.docx"])  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+
+from docmill.client import Client
+from docmill.loaders.reading import Source, read
+
+PLACES = ["source", "task_id", "document_id"]
+"""Where a text comes from: good to keep, of no use to a model."""
+
+
+class DocmillReader(BaseReader):
+    """Each file becomes one document of Markdown. Without *client*: the service of DOCMILL_URL and DOCMILL_API_KEY."""
+
+    def __init__(self, client: Client | None = None, **wishes: Any) -> None:
+        """*wishes* are those of `Client.submit`: engine, options, rule, ..."""
+        self.client = client
+        self.wishes = wishes
+
+    def lazy_load_data(
+        self, file: Source | Sequence[Source], extra_info: dict[str, Any] | None = None
+    ) -> Iterator[Document]:
+        sources = [file] if isinstance(file, Source) else file
+        with self.client or Client() as client:
+            for found in read(sources, client, **self.wishes):
+                yield Document(
+                    text=found.markdown,
+                    metadata=found.facts | (extra_info or {}),
+                    excluded_llm_metadata_keys=PLACES,
+                    excluded_embed_metadata_keys=PLACES,
+                )
+
+    def load_data(self, file: Source | Sequence[Source], extra_info: dict[str, Any] | None = None) -> list[Document]:
+        return list(self.lazy_load_data(file, extra_info))
