@@ -392,11 +392,12 @@ def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path) -> N
     done, again, lost, waiting = (str(uuid4()) for _ in range(4))
     short = documents.pdf(tmp_path / "short.pdf", pages=2).read_bytes()
     long = documents.pdf(tmp_path / "long.pdf", pages=40).read_bytes()
+    endless = documents.pdf(tmp_path / "endless.pdf", pages=600).read_bytes()
     with running(spool) as worker:
         worker.process_pdf(docmill.job(done), short)
         docmill.wait(lambda d: d.finals)
         worker.process_pdf(docmill.job(again), long)
-        worker.process_pdf(docmill.job(lost), short)
+        worker.process_pdf(docmill.job(lost), endless)
         worker.start_task(docmill, waiting, short)
         worker.process.kill()
         worker.process.wait()
