@@ -46,6 +46,7 @@ from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.rules import SqlRules
 from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.adapters.sql.tables import SqlTables
+from docmill.adapters.sql.tombstones import SqlTombstones
 from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.workers.dispatcher import DispatcherWorker
@@ -53,6 +54,7 @@ from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core import routing
 from docmill.core.access import Principal
 from docmill.core.errors import Conflict, DocmillError, DocumentError, Forbidden, Invalid, TooLarge
+from docmill.core.retention import Retention
 from docmill.core.routing import Foresight, Policy, Reach, stricter
 from docmill.core.task import TwinWish, Wishes
 from docmill.ports import (
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MB = 1024 * 1024
+DAY_MS = 24 * 3600 * 1000
 ASSUMED_PAGES = 200
 """That a provider takes in one go, as long as nobody has asked it."""
 LOCK = ".lock"
@@ -255,7 +258,8 @@ def limits(settings: Settings) -> Limits:
         sweep_s=settings.sweep,
         stay_home=settings.routing.stay_home,
         webhook_s=settings.webhook_timeout,
-        webhook_window_ms=round(settings.webhook_days * 24 * 3600 * 1000),
+        webhook_window_ms=round(settings.webhook_days * DAY_MS),
+        retention=retention(settings),
     )
     if llm:
         plain = replace(plain, llm_tokens=llm.budget_tokens, llm_seconds=llm.budget_seconds)
@@ -267,6 +271,16 @@ def limits(settings: Settings) -> Limits:
             captions=captions.max_images,
         )
     return plain
+
+
+def retention(settings: Settings) -> Retention:
+    days = settings.retention_days
+    failed = days if settings.retention_failed_days is None else settings.retention_failed_days
+    return Retention(
+        completed_ms=None if days is None else round(days * DAY_MS),
+        failed_ms=None if failed is None else round(failed * DAY_MS),
+        documents=settings.retention_documents,
+    )
 
 
 def libraries(settings: Settings, store: Store) -> Library:
@@ -372,6 +386,7 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
     store = open_store(settings)
     return Ports(
         ledger=SqlLedger(database),
+        tombstones=SqlTombstones(database),
         queue=shared.queue,
         signals=shared.signals,
         store=store,

@@ -18,6 +18,7 @@ from docmill.core.captions import Caption
 from docmill.core.machine import Change, Verdict
 from docmill.core.parsed import Parsed
 from docmill.core.reports import Progress
+from docmill.core.retention import Aged, Estate, Retention, Tombstone
 from docmill.core.routing import Reach
 from docmill.core.rules import Draft, Rule
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
@@ -394,6 +395,40 @@ class Ledger(Protocol):
         ...
 
 
+class Tombstones(Protocol):
+    """Tasks that were kept long enough, and what is left of them."""
+
+    async def aged(self, *, after: int, limit: int) -> list[Aged]:
+        """The next tasks after this id, in the order of their ids, final or not."""
+        ...
+
+    async def bury(self, task_id: int, retention: Retention) -> bool:
+        """Put a tombstone in the place of a task whose time is over, in one transaction.
+
+        Attempts, events, callbacks, its parse kept for reuse, its idempotency key and what webhooks said go with it.
+        False: it is no longer there, or its time is not over.
+        """
+        ...
+
+    async def find(self, task_id: int, who: Owner) -> Tombstone | None: ...
+
+    async def full(self, *, after: int, limit: int) -> list[Estate]:
+        """Tombstones whose objects have yet to be removed, of the next tasks after this id."""
+        ...
+
+    async def emptied(self, task_id: int) -> None:
+        """Nothing of it is left in the store that has to go."""
+        ...
+
+    async def is_parse_used(self, parsed_key: str) -> bool:
+        """Whether the task that made the parse is there, or any other that uses it."""
+        ...
+
+    async def is_source_used(self, tenant: str, key: str) -> bool:
+        """Whether any task was made from this file."""
+        ...
+
+
 class Queue(Protocol):
     """Rings workers. The ledger remembers; the queue may forget."""
 
@@ -570,6 +605,10 @@ class Repository(Protocol):
 
     async def uses(self, tenant: str, document_id: UUID) -> set[str]:
         """The URIs of all blobs that the document's versions and assets still name, hidden ones included."""
+        ...
+
+    async def used(self, tenant: str, uris: Sequence[str]) -> set[str]:
+        """Those of these URIs (of our own store) that any document or asset names, hidden ones included."""
         ...
 
     async def put_asset(self, asset: Asset) -> bool:
@@ -797,6 +836,7 @@ class Limits:
     table_bytes: int = 16 * 1024**2
     leavings_ms: int = 24 * 3600 * 1000
     """How long the objects of an attempt that came to nothing are kept: longer than any worker may still write."""
+    retention: Retention = field(default_factory=Retention)
     stay_home: bool = False
     """No document leaves the house."""
     llm_tokens: int = 1_000_000
@@ -848,6 +888,7 @@ class Ports:
     """Everything that the use cases need, bound once by `compose`."""
 
     ledger: Ledger
+    tombstones: Tombstones
     queue: Queue
     signals: Signals
     store: Store

@@ -251,6 +251,13 @@ class Settings(BaseSettings):
         validation_alias=_named("OTEL_EXPORTER_OTLP_ENDPOINT"),
         description="http://… of an OpenTelemetry collector (OTLP over HTTP): traces of tasks are sent there.",
     )
+    retention_days: float | None = Field(
+        None, gt=0, le=36_500, description="Days that a task is kept after it ended; default: for ever."
+    )
+    retention_failed_days: float | None = Field(
+        None, gt=0, le=36_500, description="The same for tasks that failed or were cancelled; default: retention_days."
+    )
+    retention_documents: bool = Field(False, description="The documents that a task made are removed with it.")
     secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
     jobs: int = Field(
         default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."

@@ -14,7 +14,7 @@ from docmill.core.reports import GivenBack
 from docmill.core.task import Attempt, State, Task
 from docmill.core.turns import Lane
 from docmill.ports import Ports
-from docmill.work import notify, sweep
+from docmill.work import notify, retention, sweep
 from docmill.work.heart import Heart
 from docmill.work.places import Place, Places
 from docmill.work.receive import receive, tell
@@ -144,14 +144,17 @@ class Worker:
                 await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
 
     async def _sweep(self) -> None:
-        collected = 0.0
+        collected, expiring = 0.0, 0
         while True:
             try:
                 await sweep.sweep(self._ports, spared=self._running if self._heart.is_beating else ())
                 if time.monotonic() - collected > COLLECT_EVERY_S:
                     await sweep.collect(self._ports)
                     await notify.prune(self._ports)
+                    expiring = await retention.expire(self._ports)
                     collected = time.monotonic()
+                elif expiring:
+                    expiring = await retention.expire(self._ports, after=expiring)
             except DocmillError as error:
                 log.warning("sweep_failed", code=error.code)
             except Exception:

@@ -17,6 +17,7 @@ from docmill.core.keys import (
     own_raw_key,
     owner_of_raw_key,
     raw_key,
+    task_of_artifact,
     user_segment,
 )
 
@@ -178,6 +179,18 @@ def test_a_key_outside_my_uploads_is_forbidden(key: str) -> None:
 def test_an_artifact_name_cannot_leave_its_attempt(name: str) -> None:
     with pytest.raises(BadRequest):
         artifact_key("anna", 1, 2, 3, name)
+
+
+def test_an_artifact_tells_its_task_and_nothing_else_does() -> None:
+    assert 42 == task_of_artifact(artifact_key("auth0|a/b", 7, 42, "0123456789ab", "assets/a.png"))
+    for other in (
+        "",
+        "p.json",
+        raw_key("anna", 7, UUID_1, ".pdf"),
+        "users/a/etl_artifacts/7/x/1/p",
+        "users/a/b/7/1/2/p",
+    ):
+        assert task_of_artifact(other) is None
 
 
 def test_an_impossible_project_or_user_is_refused() -> None:

@@ -51,6 +51,7 @@ SENTENCES: dict[str, str] = {
     "key_not_yours": "The key does not lie under users/{user}/raw/.",
     # tasks
     "task_not_found": "There is no task {task}.",
+    "task_expired": "Task {task} was kept for as long as this service keeps tasks, and then removed.",
     "task_running": "Task {task} is running ({stage}). Cancel it with force=true.",
     "task_finished": "Task {task} is already {status}.",
     "task_busy": "Task {task} is {status}: only a finished task can be retried. Cancel it first.",

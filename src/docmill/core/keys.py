@@ -25,6 +25,7 @@ MAX_PROJECT: Final = 2**63 - 1
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 _EXTENSION = re.compile(r"[.][a-z0-9]{1,16}")
+_ARTIFACT = re.compile(r"users/[^/]+/etl_artifacts/[0-9]{1,19}/([0-9]{1,18})/[^/]+/.")
 _PROJECT = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -74,6 +75,12 @@ def raw_key(user: str, project_id: int, uuid: UUID | str, ext: str) -> str:
 def artifact_key(user: str, project_id: int, task_id: int, attempt: str, name: str) -> str:
     """The key of something that one attempt made. Attempts never share a key."""
     return check_key(f"{user_prefix(user)}etl_artifacts/{_project(project_id)}/{task_id:d}/{attempt}/{check_key(name)}")
+
+
+def task_of_artifact(key: str) -> int | None:
+    """The task whose attempt made this artifact, or None if it is not the key of one."""
+    found = _ARTIFACT.match(key)
+    return int(found[1]) if found else None
 
 
 def extension(ext: str) -> str:

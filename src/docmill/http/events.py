@@ -44,7 +44,7 @@ HELLO = b"retry: 2000\n\n"
 HEARTBEAT = b": still here\n\n"
 
 log = structlog.get_logger("docmill.http")
-router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(404))
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(404, 410))
 
 _SEQ = re.compile(r"[0-9]{1,18}")
 

@@ -19,7 +19,7 @@ from docmill.work import query, rulebook, trial
 
 MAX_OFFSET = 2**63 - 1
 
-router = APIRouter(prefix="/api/v1/etl", tags=["rules"], responses=problems(403, 404, 409, 429))
+router = APIRouter(prefix="/api/v1/etl", tags=["rules"], responses=problems(403, 404, 409, 410, 429))
 
 
 class RuleIn(BaseModel):

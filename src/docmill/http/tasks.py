@@ -43,7 +43,7 @@ MAX_WAIT_S = 60.0
 RESULTS_AT_ONCE = 8
 BINARY = {"type": "string", "format": "binary"}
 
-router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 429))
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 410, 429))
 
 TaskId = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
 WireStatus = Literal["pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]

@@ -77,7 +77,7 @@ async def delete_document(
     if not await ports.documents.delete(who.tenant, document_id, version=version, hard=hard):
         raise NotFound("document_not_found")
     if hard:
-        await _drop_unused(ports, who, document_id)
+        await drop_unused(ports, who, document_id)
 
 
 async def get_asset(ports: Ports, who: Principal, asset_id: UUID) -> Asset:
@@ -92,7 +92,7 @@ async def delete_asset(ports: Ports, who: Principal, asset_id: UUID, *, hard: bo
     if not await ports.documents.delete_asset(who.tenant, asset_id, hard=hard):
         raise NotFound("asset_not_found")
     if hard and known:
-        await _drop_unused(ports, who, known.ref.document_id)
+        await drop_unused(ports, who, known.ref.document_id)
 
 
 async def open_blob(
@@ -139,7 +139,8 @@ async def _check_file(store: TenantStore, who: Principal, blob: FileBlob) -> Non
         raise Invalid("request_invalid", why="size or sha256 of the blob is not that of the stored file.")
 
 
-async def _drop_unused(ports: Ports, who: Principal, document_id: UUID) -> None:
+async def drop_unused(ports: Ports, who: Principal, document_id: UUID) -> None:
+    """Remove the stored bytes of the document's own folder that nothing of it names any more."""
     store = objects(ports, who.tenant)
     used = await ports.documents.uses(who.tenant, document_id)
     prefix = store.prefix + _folder(document_id)

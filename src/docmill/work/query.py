@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, NotFound
+from docmill.core.errors import BadRequest, DocmillError, Gone, NotFound
 from docmill.core.task import LoggedEvent, Status, Task
 from docmill.ports import Faces, Filter, Listing, Ports
 from docmill.work import sweep
@@ -27,7 +27,7 @@ ACTIVE = ("pending", "mineru_parsing", "llm_processing")
 async def task(ports: Ports, who: Principal, task_id: int) -> Task:
     found = await ports.ledger.get(task_id, who.owner)
     if found is None:
-        raise NotFound("task_not_found", task=task_id)
+        raise await missing(ports, who, task_id)
     if ports.runstate and not found.is_final:
         [found] = await ports.runstate.newest([found])
     if found.is_final or found.attempt_id is None or time.time() * 1000 - found.updated_ms < LOST_AFTER_MS:
@@ -38,6 +38,13 @@ async def task(ports: Ports, who: Principal, task_id: int) -> Task:
     if await sweep.recover_attempt(ports, found.attempt_id):
         found = await ports.ledger.get(task_id, who.owner) or found
     return found
+
+
+async def missing(ports: Ports, who: Principal, task_id: int) -> DocmillError:
+    """Why there is no such task: it was removed after its time, or there never was one."""
+    if await ports.tombstones.find(task_id, who.owner):
+        return Gone("task_expired", task=task_id)
+    return NotFound("task_not_found", task=task_id)
 
 
 async def tasks(ports: Ports, where: Filter) -> Listing:
@@ -83,7 +90,7 @@ async def output(ports: Ports, task: Task) -> Any:
 
 async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limit: int) -> list[LoggedEvent]:
     if await ports.ledger.get(task_id, who.owner) is None:
-        raise NotFound("task_not_found", task=task_id)
+        raise await missing(ports, who, task_id)
     return await ports.ledger.events(task_id, after=after, limit=limit, who=who.owner)
 
 

@@ -45,5 +45,6 @@ async def test_a_route_shows_its_own_codes_and_not_those_of_others(schema: dict[
         return set(responses[str(status)]["content"]["application/problem+json"]["examples"])
 
     assert "task_not_found" in codes("/api/v1/etl/tasks/{task_id}", "get", 404)
+    assert {"task_expired"} == codes("/api/v1/etl/tasks/{task_id}/events", "get", 410)
     assert "mount_conflict" in codes("/api/v1/etl/tasks/{task_id}/mount", "post", 409)
     assert "task_not_found" not in codes("/api/v1/tables/{table_id}", "get", 404)

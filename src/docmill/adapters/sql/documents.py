@@ -75,6 +75,13 @@ DROP_ORPHANS = Statement(
     f"DELETE FROM assets WHERE {ALL} AND NOT EXISTS (SELECT 1 FROM document_assets AS held"
     " WHERE held.tenant = assets.tenant AND held.asset_id = assets.asset_id)"
 )
+USED = Statement(
+    " UNION ".join(
+        f"SELECT {{blob_uri}} FROM {table} WHERE tenant = :tenant AND {{blob_uri}} LIKE 'docmill:%'"
+        " AND {blob_uri} IN (SELECT value FROM {each}(CAST(:uris AS {json})))"
+        for table in ("documents", "document_assets")
+    )
+)
 BODIES = Statement(f"SELECT body FROM documents WHERE {ALL} UNION ALL SELECT body FROM document_assets WHERE {ALL}")
 
 ASSET_OWNER = Statement("SELECT document_id FROM assets WHERE tenant = :tenant AND asset_id = :asset_id")
@@ -173,6 +180,12 @@ class SqlDocuments:
 
         rows = await self._database.read(op(), tenant=tenant)
         return {msgspec.json.decode(row[0])["blob"].get("uri", "") for row in rows}
+
+    async def used(self, tenant: str, uris: Sequence[str]) -> set[str]:
+        def op() -> Op[list[Row]]:
+            return (yield USED(tenant=tenant, uris=msgspec.json.encode(uris).decode()))
+
+        return {row[0] for row in await self._database.read(op(), tenant=tenant)} if uris else set()
 
     async def put_asset(self, asset: Asset) -> bool:
         asset = conform("asset", _json(asset))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import clock, progress
+from docmill.adapters.sql import clock, progress, tombstones
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.outbox import announce
 from docmill.adapters.sql.rows import (
@@ -27,7 +27,7 @@ from docmill.adapters.sql.rows import (
 from docmill.adapters.sql.statement import Op, Query, Row, Statement, Together
 from docmill.core import machine
 from docmill.core.access import Owner
-from docmill.core.errors import Invalid, NotFound, Unavailable
+from docmill.core.errors import Gone, Invalid, NotFound, Unavailable
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Opening, Verdict
 from docmill.core.task import Attempt, Event, Fault, LoggedEvent, Stage, State, Status, Task
@@ -318,6 +318,8 @@ def _open(new: NewTask, attempt_id: UUID, once: Once | None) -> Op[tuple[Task, b
             if not once.is_same(seen[0][0]):
                 raise Invalid("idempotency_mismatch")
             rows = yield GET_TASK(id=seen[0][1])
+            if not rows:
+                raise Gone("task_expired", task=seen[0][1])
             return task_of(rows[0]), False
     failed = new.upload_fault is not None
     status = Status.FAILED if failed else Status.PENDING
@@ -416,7 +418,7 @@ def _write(old: Task, change: Change, now_ms: int) -> Op[Change]:
         *announce(old, new),
     ]
     rows = yield Together(changes)
-    if not rows:
+    if not rows or not (yield from tombstones.borrow(old, new)):
         raise Unavailable("ledger_busy", task=old.id)
     if change.opens is None or not change.opens.owner:
         return replace(change, task=new)
@@ -476,6 +478,8 @@ def _log(old: Task, events: Sequence[Event]) -> Iterator[Query]:
 def _load(task_id: int, who: Owner | None) -> Op[tuple[Task, int]]:
     """The task, locked, and the database's clock."""
     rows = yield LOAD_TASK(id=task_id)
+    if not rows:
+        raise (yield from tombstones.missing(task_id, who))
     return _visible(rows, task_id, who), rows[0][-1]
 
 

@@ -22,6 +22,7 @@ from docmill.work.objects import objects
 from docmill.work.stages import dispatch
 from docmill.work.stages.step import Step
 
+PARSED = "parsed.json"
 PUTS_AT_ONCE = 8
 MOST_DAMAGE_TOLD = 100
 TOLD = ("provider", "routed", "slices", "missing_pages")
@@ -72,7 +73,7 @@ async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifa
         for name in _files(parsed):
             group.create_task(put(name))
         markdown = group.create_task(store.put_bytes(step.key("mineru.md"), parsed.markdown.encode()))
-        whole = group.create_task(store.put_bytes(step.key("parsed.json"), msgspec.json.encode(parsed)))
+        whole = group.create_task(store.put_bytes(step.key(PARSED), msgspec.json.encode(parsed)))
     return Artifacts(markdown_key=markdown.result().key, parsed_key=whole.result().key)
 
 

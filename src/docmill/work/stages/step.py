@@ -36,7 +36,12 @@ class Step:
 
 def leavings_of(task: Task, attempt_id: UUID) -> tuple[str, ...]:
     """Below what one attempt alone may have left something: its artifacts, and what went to and from its worker."""
-    artifacts = artifact_key(task.owner, task.project_id, task.id, attempt_id.hex[:12], "x").removesuffix("x")
+    return folders_of(task.owner, task.project_id, task.id, attempt_id)
+
+
+def folders_of(owner: str, project_id: int, task_id: int, attempt_id: UUID) -> tuple[str, ...]:
+    """The same for a task of which nothing else is known any more. The artifacts come first."""
+    artifacts = artifact_key(owner, project_id, task_id, attempt_id.hex[:12], "x").removesuffix("x")
     return artifacts, result_prefix(attempt_id), brief_key(attempt_id)
 
 
