@@ -37,7 +37,7 @@ FORM_OVERHEAD = 2 * 1024**2
 MAX_ROW_ID = 2**63 - 1
 
 log = structlog.get_logger("docmill.http")
-router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 415, 429, 507))
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 410, 415, 429, 507))
 
 _PROJECT = re.compile(r"0|[1-9][0-9]{0,18}")
 _ONCE_KEY = re.compile(r"[\x21-\x7e]{1,255}")
