@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from docmill.cli.webhooks import webhooks
+from docmill.cli.group import root
 from support.receiver import Heard, Receiver, Say
 from support.serving import Etl, Mode, Service
 
@@ -252,7 +252,7 @@ def test_a_webhook_that_cannot_be_is_refused(post: Post, body: dict[str, Any], c
 
 def test_the_command_line_changes_shows_and_removes(post: Post, receiver: Receiver) -> None:
     def docmill(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(webhooks, words, env={"DOCMILL_URL": post.service.url, "NO_COLOR": "1"})
+        done = CliRunner().invoke(root, ["webhooks", *words], env={"DOCMILL_URL": post.service.url, "NO_COLOR": "1"})
         return done.exit_code, done.output
 
     webhook = post.webhook(receiver)

@@ -22,7 +22,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
-from docmill.cli.worker_server import worker_server
+from docmill.cli.group import root
 from docmill.dialects.dispatcher import validation_errors
 from support import documents
 from support.receiver import Receiver, Say
@@ -449,7 +449,7 @@ def test_without_a_key_only_this_machine_is_served(tmp_path: Path, monkeypatch: 
         )
     monkeypatch.delenv("DOCMILL_WORKER_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
-    bound = CliRunner().invoke(worker_server, ["--host", "0.0.0.0", "--port", "0"])
+    bound = CliRunner().invoke(root, ["worker-server", "--host", "0.0.0.0", "--port", "0"])
 
     assert [404, 403, 403] == answers[:3]
     assert answers[3] in (400, 403)
