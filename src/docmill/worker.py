@@ -49,7 +49,7 @@ class Worker:
     def start(self) -> None:
         self._heart.start()
         self._loops = [asyncio.create_task(self._consume(lane)) for lane in Lane]
-        self._loops += [asyncio.create_task(self._sweep()), asyncio.create_task(self._watch())]
+        self._loops += [asyncio.create_task(loop()) for loop in (self._sweep, self._watch, self._expire)]
         self._loops.append(asyncio.create_task(notify.Notifier(self._ports).run()))
 
     async def stop(self) -> None:
@@ -144,22 +144,31 @@ class Worker:
                 await receive(self._ports, attempt.task_id, attempt.id, GivenBack())
 
     async def _sweep(self) -> None:
-        collected, expiring = 0.0, 0
+        collected = 0.0
         while True:
             try:
                 await sweep.sweep(self._ports, spared=self._running if self._heart.is_beating else ())
                 if time.monotonic() - collected > COLLECT_EVERY_S:
                     await sweep.collect(self._ports)
                     await notify.prune(self._ports)
-                    expiring = await retention.expire(self._ports)
                     collected = time.monotonic()
-                elif expiring:
-                    expiring = await retention.expire(self._ports, after=expiring)
             except DocmillError as error:
                 log.warning("sweep_failed", code=error.code)
             except Exception:
                 log.exception("sweep_fault")
             await asyncio.sleep(self._ports.limits.sweep_s)
+
+    async def _expire(self) -> None:
+        """Beside the sweeper: a store that is slow to remove must not keep it from those who wait."""
+        after = 0
+        while True:
+            try:
+                after = await retention.expire(self._ports, after=after)
+            except DocmillError as error:
+                log.warning("expire_failed", code=error.code)
+            except Exception:
+                log.exception("expire_fault")
+            await asyncio.sleep(self._ports.limits.sweep_s if after else COLLECT_EVERY_S)
 
     async def _watch(self) -> None:
         """A task that we run was changed: if that dropped our attempt (a cancel, a retry), stop it now."""

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from docmill.adapters.sql import migrate
+from docmill.adapters.sql import migrate, tombstones
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.documents import SqlDocuments
 from docmill.adapters.sql.ledger import SqlLedger
@@ -274,27 +274,50 @@ async def test_a_source_and_a_parse_stay_as_long_as_somebody_uses_them(house: Ho
 
 
 async def test_nobody_borrows_from_a_task_that_goes_at_that_moment(house: House) -> None:
-    for _ in range(6):
+    for _ in range(4):
         lender, _ = await house.made(f"users/anna/raw/7/{uuid4()}.pdf")
         await house.aged(lender, 8)
         borrower, attempt = await claimed(house.ledger, await opened(house.ledger))
         key = lender.artifacts.parsed_key or ""
 
-        buried, change = await asyncio.gather(
-            house.tombstones.bury(lender.id, WEEK),
-            house.succeed(borrower, attempt.id, Artifacts("m.md", key)),
-            return_exceptions=True,
+        async def goes(task: Task = lender, key: str = key) -> bool:
+            """Whether its objects would stay."""
+            assert await house.tombstones.bury(task.id, WEEK)
+            return await house.tombstones.is_parse_used(key)
+
+        stays, change = await asyncio.gather(
+            goes(), house.succeed(borrower, attempt.id, Artifacts("m.md", key)), return_exceptions=True
         )
 
-        assert buried is True
-        found = await house.ledger.get(borrower.id)
-        assert found
-        if isinstance(change, Change):
-            assert await house.tombstones.is_parse_used(key)
-        else:
+        assert isinstance(change, Change) == stays
+        if not stays:
             assert isinstance(change, Unavailable)
+            found = await house.ledger.get(borrower.id)
+            assert found
             assert (Status.RUNNING, None) == (found.status, found.artifacts.parsed_key), "nothing of it was written"
-            assert not await house.tombstones.is_parse_used(key)
+
+
+async def test_who_borrows_slowly_is_waited_for(tmp_path: Path, postgres_database: str) -> None:
+    """SQLite has one writer; here two transactions are open at once."""
+    async with open_database("postgres", tmp_path, postgres_database) as database:
+        house = House(database, tmp_path)
+        lender, _ = await house.made("users/anna/raw/7/a.pdf")
+        await house.aged(lender, 8)
+        borrower, key = await opened(house.ledger), lender.artifacts.parsed_key or ""
+
+        def slow() -> Op[bool]:
+            lent = yield from tombstones.borrow(borrower, replace(borrower, artifacts=Artifacts("m.md", key)))
+            yield Statement("SELECT pg_sleep(0.5)")()
+            return lent
+
+        lending = asyncio.create_task(database.write(slow()))
+        sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        while not await house.sql(sleeping):
+            assert not lending.done()
+
+        assert await house.tombstones.bury(lender.id, WEEK)
+        assert await house.tombstones.is_parse_used(key)
+        assert await lending
 
 
 async def test_who_dies_between_tombstone_and_objects_is_followed_by_one_who_goes_on(
