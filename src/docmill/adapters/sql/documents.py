@@ -77,8 +77,8 @@ DROP_ORPHANS = Statement(
 )
 USED = Statement(
     " UNION ".join(
-        f"SELECT {{blob_uri}} FROM {table} WHERE tenant = :tenant AND {{blob_uri}} LIKE 'docmill:%'"
-        " AND {blob_uri} IN (SELECT value FROM {each}(CAST(:uris AS {json})))"
+        f"SELECT blob_uri FROM {table} WHERE tenant = :tenant AND blob_uri LIKE 'docmill:%'"
+        " AND blob_uri IN (SELECT value FROM {each}(CAST(:uris AS {json})))"
         for table in ("documents", "document_assets")
     )
 )

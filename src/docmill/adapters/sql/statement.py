@@ -4,7 +4,7 @@ A statement names its parameters `:like_this`. The few words in which the two en
 `{now}` the database's clock in milliseconds, `{lock}` and `{skip_locked}` row locks (SQLite has one writer and
 needs none), `{serial}` the type of a numbered key, `{each}` the elements of a JSON array (of type `{json}`), each of
 them a `value`, `{on_postgres}` the beginning of a line that is a comment elsewhere, `{blob_uri}` and `{parsed_key}`
-what the JSON text in `body` says of these.
+what the JSON text in `body` says of these, `{stored}` how a generated column is kept that is added to a table.
 
 An operation is a generator: it yields queries and is sent their rows. Queries that do not need each other's rows can
 be yielded `Together`: where the database is a round trip away, one serves for all. The SQLite writer thread drives it
@@ -31,6 +31,7 @@ GAPS = {
         "each": "json_each",
         "json": "TEXT",
         "on_postgres": "--",
+        "stored": "VIRTUAL",
         "blob_uri": "json_extract(body, '$.blob.uri')",
         "parsed_key": "json_extract(body, '$.artifacts.parsed_key')",
     },
@@ -42,6 +43,7 @@ GAPS = {
         "each": "jsonb_array_elements_text",
         "json": "JSONB",
         "on_postgres": "",
+        "stored": "STORED",
         "blob_uri": "(CAST(body AS JSONB) -> 'blob' ->> 'uri')",
         "parsed_key": "(CAST(body AS JSONB) -> 'artifacts' ->> 'parsed_key')",
     },

@@ -23,8 +23,12 @@ SELECT id, {parsed_key} FROM tasks WHERE body LIKE '%"cache_hit"%' AND {parsed_k
 CREATE INDEX tasks_by_source ON tasks (tenant, source_key);
 CREATE INDEX idempotency_of_task ON idempotency (task_id);
 CREATE INDEX parses_of_task ON parses (task_id);
-CREATE INDEX documents_by_blob ON documents (tenant, ({blob_uri})) WHERE {blob_uri} LIKE 'docmill:%';
-CREATE INDEX document_assets_by_blob ON document_assets (tenant, ({blob_uri})) WHERE {blob_uri} LIKE 'docmill:%';
+
+-- Which document names an object of the store. Columns, because behind the walls no index on an expression is used.
+ALTER TABLE documents ADD COLUMN blob_uri TEXT GENERATED ALWAYS AS ({blob_uri}) {stored};
+ALTER TABLE document_assets ADD COLUMN blob_uri TEXT GENERATED ALWAYS AS ({blob_uri}) {stored};
+CREATE INDEX documents_by_blob ON documents (tenant, blob_uri) WHERE blob_uri LIKE 'docmill:%';
+CREATE INDEX document_assets_by_blob ON document_assets (tenant, blob_uri) WHERE blob_uri LIKE 'docmill:%';
 
 -- The walls of 0005, for PostgreSQL alone.
 {on_postgres} ALTER TABLE tombstones ENABLE ROW LEVEL SECURITY;
