@@ -62,6 +62,7 @@ from docmill.ports import (
     Engine,
     ExternalWorker,
     Extractor,
+    Inventory,
     KeyRing,
     Ledger,
     Library,
@@ -508,6 +509,21 @@ async def key_ring(settings: Settings) -> AsyncIterator[KeyRing]:
         yield SqlKeys(database)
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def moving(settings: Settings) -> AsyncIterator[tuple[Inventory, Store]]:
+    """Everything in the database and in the store: to export or import it, while the service runs or not."""
+    from docmill.adapters.sql.inventory import SqlInventory
+
+    async with AsyncExitStack() as stack:
+        database = open_database(settings)
+        stack.push_async_callback(database.close)
+        await migrate(database)
+        await SqlRules(database).default()
+        store = open_store(settings)
+        stack.push_async_callback(store.close)
+        yield SqlInventory(database), store
 
 
 async def has_accounts(settings: Settings, keys: KeyRing) -> bool:

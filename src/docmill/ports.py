@@ -16,6 +16,7 @@ from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Owner, Principal
 from docmill.core.captions import Caption
 from docmill.core.machine import Change, Verdict
+from docmill.core.moving import Record, RuleRecord, TableRecord, TaskRecord
 from docmill.core.parsed import Parsed
 from docmill.core.reports import Progress
 from docmill.core.retention import Aged, Estate, Retention, Tombstone
@@ -809,6 +810,45 @@ class Outbox(Protocol):
 
     async def prune(self, *, older_ms: int, limit: int) -> int:
         """Forget what ended longer ago than *older_ms*; how many."""
+        ...
+
+
+class Inventory(Protocol):
+    """Everything in the database, of all tenants, as records that another deployment can take."""
+
+    async def identity(self) -> str:
+        """Who this deployment is: the same answer for as long as its database lives."""
+        ...
+
+    def records(self, kind: str) -> AsyncIterator[Record]:
+        """In a stable order; of tasks those that have ended. Each record is consistent in itself."""
+        ...
+
+    async def unfinished(self) -> int:
+        """Tasks that have not ended."""
+        ...
+
+    async def reserve(self, highest: Mapping[str, int]) -> None:
+        """By kind: new things get numbers above this one from now on."""
+        ...
+
+    async def number(
+        self, origin: str, record: RuleRecord | TableRecord | TaskRecord, *, keep: bool = True
+    ) -> int | None:
+        """The number that the record of *origin* has here, or gets: its own if that is free, else a new one.
+
+        Asked again, the answer is the same. Without *keep* nothing is written, and None stands for a new one.
+        """
+        ...
+
+    def check(self, record: Record) -> None:
+        """Invalid("backup_damaged") for a record that could not be read again once it was taken."""
+        ...
+
+    async def has(self, record: Record) -> bool: ...
+
+    async def take(self, record: Record) -> bool:
+        """Write a record whole, or leave what is there as it is: False."""
         ...
 
 

@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("docmill.cli.mcp:mcp", "Offer the service to language models: an MCP server."),
     "keys": ("docmill.cli.keys:keys", "Create, list and revoke API keys."),
     "db": ("docmill.cli.db:db", "Check and upgrade the database."),
+    "export": ("docmill.cli.moving:export_all", "Write everything into one archive: to back it up or move it."),
+    "import": ("docmill.cli.moving:import_all", "Take everything from an archive that is not here yet."),
     "doctor": ("docmill.cli.doctor:doctor", "Look for what would keep docmill from working."),
     "check": ("docmill.cli.check:check", "Check documents, assets and blobs against their contracts."),
     "schema": ("docmill.cli.schema:schema", "Print the JSON Schema of a contract."),

@@ -224,7 +224,7 @@ class SqlDocuments:
 def _put(document: NormalizedDocument) -> Op[bool]:
     ref = document.ref
     key = {"tenant": ref.tenant_id, "document_id": str(ref.document_id), "version": ref.version or UNVERSIONED}
-    digest = _digest(document)
+    digest = digest_of(document)
     yield LOCK(tenant=key["tenant"], document_id=key["document_id"])
     added = yield ADD(
         **key,
@@ -362,7 +362,7 @@ def _json(value: NormalizedDocument | Asset, *, exclude: set[str] | None = None)
         raise Invalid("request_invalid", why="a text has half of a surrogate pair.") from None
 
 
-def _digest(document: NormalizedDocument) -> str:
+def digest_of(document: NormalizedDocument) -> str:
     """Of what the document says; the order of the keys of `external_ref` says nothing."""
     said = msgspec.json.encode(msgspec.json.decode(_json(document)), order="sorted")
     return sha256(said).hexdigest()

@@ -1,0 +1,330 @@
+"""Everything that a docmill holds, as records of an archive.
+
+    manifest.json     format, origin, counts, the SHA-256 of every list
+    rules.jsonl …     one record a line
+    objects.jsonl     key, size and SHA-256 of every object
+    objects/000000001 its bytes, not compressed: an archive never unpacks to more than it is
+
+Numbers (of rules, tables, tasks) may be taken where the archive goes; ids that are unique in the world stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from docmill.core.errors import BadRequest, Invalid
+from docmill.core.keys import check_key
+
+FORMAT: Final = 1
+MAX_NUMBER: Final = 10**12
+"""Of a task, rule or table: beyond it somebody wants to use up the numbers."""
+MAX_LINE: Final = 128 * 1024**2
+MAX_MANIFEST: Final = 1024**2
+FINAL: Final = ("completed", "failed", "cancelled")
+ENDED: Final = ("succeeded", "failed", "dropped", "given_back")
+SCHEME: Final = "docmill://"
+
+_ARTIFACT = re.compile(r"((?:^|/)users/[^/]+/etl_artifacts/[0-9]+/)([0-9]{1,19})(/)")
+
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What a database can hold."""
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class RuleRecord(Record):
+    id: Whole
+    tenant: str | None
+    owner: str | None
+    is_default: Whole
+    name: str
+    description: str
+    json_schema: str | None
+    system_prompt: str | None
+    mode: str
+    strategy: str | None
+    created_ms: Whole
+    updated_ms: Whole
+
+
+class TableRecord(Record):
+    id: Whole
+    tenant: str
+    owner: str
+    project_id: Whole
+    name: str
+    data: str
+    version: Whole
+    created_ms: Whole
+    updated_ms: Whole
+    mounts: list[tuple[str, str, Whole]]
+    """Pointer, entry and the task that mounted it."""
+
+
+class AssetRecord(Record):
+    asset_id: str
+    position: Whole
+    body: str
+    deleted_ms: Whole | None
+
+
+class DocumentRecord(Record):
+    tenant: str
+    document_id: str
+    version: str
+    workflow_id: str
+    collection_id: str | None
+    created_at_us: Whole
+    body: str
+    digest: str
+    """Of what the version said when it was stored; empty: its addresses changed on the way, so it is taken anew."""
+    stored_ms: Whole
+    deleted_ms: Whole | None
+    assets: list[AssetRecord]
+
+
+class AttemptRecord(Record):
+    id: str
+    number: Whole
+    stage: str
+    state: str
+    priority: Whole
+    owner: str | None
+    due_ms: Whole
+    started_ms: Whole | None
+    ended_ms: Whole | None
+    worker: str | None
+    dialect: str | None
+    process_id: str | None
+    timeout_ms: Whole | None
+    outcome_hash: str | None
+    collected_ms: Whole | None
+    deliveries: list[tuple[str, Whole, str | None, str, Whole, Whole]]
+    """Callbacks: kind, status, reason, hash of the body, size, time."""
+
+
+class TaskRecord(Record):
+    id: Whole
+    tenant: str
+    owner: str
+    project_id: Whole
+    filename: str
+    source_key: str
+    rule_id: Whole
+    status: str
+    stage: str
+    attempt: Whole
+    attempt_id: str | None
+    version: Whole
+    event_seq: Whole
+    progress: Whole
+    body: str
+    created_ms: Whole
+    updated_ms: Whole
+    attempts: list[AttemptRecord]
+    events: list[tuple[Whole, str, str, Whole]]
+    """Number, kind, data, time."""
+    parses: list[tuple[str, str, str, Whole]]
+    """What an equal document may reuse: fingerprint, key of the Markdown, of the parse, time."""
+
+
+class KeyRecord(Record):
+    """An API key as the database holds it: the hash of its secret."""
+
+    id: str
+    digest: str
+    name: str
+    tenant: str
+    user_id: str
+    is_admin: Whole
+    created_ms: Whole
+    expires_ms: Whole | None
+    revoked_ms: Whole | None
+
+
+class WebhookRecord(Record):
+    """Without its secrets."""
+
+    id: str
+    tenant: str
+    owner: str
+    url: str
+    description: str
+    kinds: str
+    created_ms: Whole
+    updated_ms: Whole
+
+
+class ObjectRecord(Record):
+    key: str
+    size: Whole
+    sha256: str
+    member: str
+
+
+KINDS: Final[Mapping[str, type[Record]]] = {
+    "rules": RuleRecord,
+    "tasks": TaskRecord,
+    "tables": TableRecord,
+    "documents": DocumentRecord,
+    "keys": KeyRecord,
+    "webhooks": WebhookRecord,
+}
+"""In the order in which they are exported."""
+NUMBERED: Final = ("rules", "tasks", "tables")
+OBJECTS: Final = "objects"
+
+Numbers = Mapping[str, Mapping[int, int]]
+"""By kind: the old number and the new one, where they differ."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A list in the archive."""
+
+    count: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    docmill: str
+    origin: str
+    """The deployment that it came from."""
+    bucket: str
+    created_ms: int
+    lists: dict[str, Listed]
+    left_out: dict[str, int]
+
+
+def damaged(why: str) -> Invalid:
+    return Invalid("backup_damaged", why=why)
+
+
+def read_manifest(data: bytes) -> Manifest:
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+        if head.get("format") != FORMAT:
+            raise Invalid("backup_unknown", why=f"its format is {str(head.get('format'))[:20]}, not {FORMAT}")
+        manifest = msgspec.convert(head, Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise damaged(f"manifest.json: {error}") from error
+    if set(manifest.lists) != {*KINDS, OBJECTS}:
+        raise damaged("manifest.json does not name the lists that an archive has")
+    return manifest
+
+
+def check_record(record: Record) -> None:
+    """What an archive of ours would never say."""
+    if _has_nul(record):
+        raise damaged("a text has a NUL character")
+    if isinstance(record, ObjectRecord):
+        _check_object(record)
+    elif isinstance(record, (RuleRecord, TableRecord, TaskRecord)) and not 0 < record.id <= MAX_NUMBER:
+        raise damaged(f"the number {record.id} is out of range")
+    if isinstance(record, RuleRecord) and not record.is_default and (record.tenant is None or record.owner is None):
+        raise damaged(f"rule {record.id} has no owner")
+    if isinstance(record, TaskRecord):
+        _check_task(record)
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, Record):
+        return any(_has_nul(getattr(value, name)) for name in value.__struct_fields__)
+    return isinstance(value, (list, tuple)) and any(_has_nul(one) for one in value)
+
+
+def _check_object(record: ObjectRecord) -> None:
+    try:
+        check_key(record.key)
+    except BadRequest as error:
+        raise damaged(f"an object's key: {error.message}") from error
+    if not record.key.startswith("tenants/"):
+        raise damaged("an object lies outside of tenants/")
+
+
+def _check_task(record: TaskRecord) -> None:
+    if record.status not in FINAL:
+        raise damaged(f"task {record.id} has not ended")
+    if any(one.state not in ENDED for one in record.attempts):
+        raise damaged(f"task {record.id} has an attempt that has not ended")
+
+
+def relocated(key: str, numbers: Numbers) -> str:
+    """An artifact lies below its task's number; where that changes, the key does."""
+    tasks = numbers.get("tasks")
+    if not tasks:
+        return key
+    return _ARTIFACT.sub(lambda found: f"{found[1]}{tasks.get(int(found[2]), int(found[2]))}{found[3]}", key, count=1)
+
+
+def task_of_key(key: str) -> int | None:
+    """The task whose artifact this is."""
+    found = _ARTIFACT.search(key)
+    return int(found[2]) if found else None
+
+
+def moved_uri(uri: str, old_bucket: str, new_bucket: str, numbers: Numbers) -> str:
+    """The address of an object of ours, where it lies now; anybody else's as it is."""
+    start = f"{SCHEME}{old_bucket}/"
+    if not uri.startswith(start):
+        return uri
+    return f"{SCHEME}{new_bucket}/{relocated(uri.removeprefix(start), numbers)}"
+
+
+def moved(record: Record, numbers: Numbers, old_bucket: str, new_bucket: str) -> Record:
+    """The record as it is written here: with the numbers and addresses of here."""
+    if isinstance(record, ObjectRecord):
+        record.key = relocated(record.key, numbers)
+    elif isinstance(record, (RuleRecord, TableRecord, TaskRecord)):
+        _renumber(record, numbers)
+    elif isinstance(record, DocumentRecord) and (old_bucket != new_bucket or numbers.get("tasks")):
+        record.body = _readdressed(record.body, old_bucket, new_bucket, numbers)
+        record.digest = ""
+        for asset in record.assets:
+            asset.body = _readdressed(asset.body, old_bucket, new_bucket, numbers)
+    return record
+
+
+def _renumber(record: RuleRecord | TableRecord | TaskRecord, numbers: Numbers) -> None:
+    tasks, rules, tables = (numbers.get(kind, {}) for kind in ("tasks", "rules", "tables"))
+    if isinstance(record, RuleRecord):
+        record.id = rules.get(record.id, record.id)
+    elif isinstance(record, TableRecord):
+        record.id = tables.get(record.id, record.id)
+        record.mounts = [(pointer, entry, tasks.get(task, task)) for pointer, entry, task in record.mounts]
+    else:
+        record.id = tasks.get(record.id, record.id)
+        record.rule_id = rules.get(record.rule_id, record.rule_id)
+        record.body = _renumbered_body(record.body, numbers)
+        record.parses = [
+            (fingerprint, relocated(markdown, numbers), relocated(parsed, numbers), at)
+            for fingerprint, markdown, parsed, at in record.parses
+        ]
+
+
+def _renumbered_body(text: str, numbers: Numbers) -> str:
+    body = msgspec.json.decode(text)
+    artifacts = body.get("artifacts") or {}
+    for name, key in artifacts.items():
+        artifacts[name] = relocated(key, numbers) if isinstance(key, str) else key
+    mount = (body.get("wishes") or {}).get("mount")
+    if mount:
+        mount["table_id"] = numbers.get("tables", {}).get(mount["table_id"], mount["table_id"])
+    return msgspec.json.encode(body).decode()
+
+
+def _readdressed(text: str, old_bucket: str, new_bucket: str, numbers: Numbers) -> str:
+    body = msgspec.json.decode(text)
+    blob = body.get("blob") or {}
+    if isinstance(blob.get("uri"), str):
+        blob["uri"] = moved_uri(blob["uri"], old_bucket, new_bucket, numbers)
+    return msgspec.json.encode(body).decode()
