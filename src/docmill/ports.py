@@ -828,14 +828,18 @@ class Inventory(Protocol):
         """Tasks that have not ended."""
         ...
 
-    async def reserve(self, highest: Mapping[str, int]) -> None:
-        """By kind: new things get numbers above this one from now on."""
+    async def reserve(self, highest: Mapping[str, int], *, keep: bool = True) -> dict[str, int]:
+        """By kind: new things get numbers above this one from now on. The last numbers that were given out before.
+
+        Without *keep* nothing is written.
+        """
         ...
 
     async def number(
-        self, origin: str, record: RuleRecord | TableRecord | TaskRecord, *, keep: bool = True
+        self, origin: str, record: RuleRecord | TableRecord | TaskRecord, *, floor: int, keep: bool = True
     ) -> int | None:
-        """The number that the record of *origin* has here, or gets: its own if that is free, else a new one.
+        """The number that the record of *origin* has here, or gets: its own if that was never given out (the last one
+        was *floor*), else a new one.
 
         Asked again, the answer is the same. Without *keep* nothing is written, and None stands for a new one.
         """
@@ -845,10 +849,13 @@ class Inventory(Protocol):
         """Invalid("backup_damaged") for a record that could not be read again once it was taken."""
         ...
 
-    async def has(self, record: Record) -> bool: ...
+    async def has(self, record: Record) -> bool:
+        """Conflict("document_exists") if it is here with other content."""
+        ...
 
     async def take(self, record: Record) -> bool:
-        """Write a record whole, or leave what is there as it is: False."""
+        """Write a record whole, or leave what is there as it is: False. Raises like `has`, and Conflict if one of its
+        parts belongs to something else."""
         ...
 
 

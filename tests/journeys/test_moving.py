@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 
 from docmill import compose, settings
+from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import LOCAL, Owner, Principal
 from docmill.core.errors import Conflict, DocmillError, Invalid
 from docmill.core.rules import Draft
@@ -140,8 +141,11 @@ async def contents(ports: Ports) -> dict[str, Any]:
 
 
 async def blob(ports: Ports, document: UUID) -> bytes:
-    whole = await documents.get_document(ports, LOCAL, document)
-    opened = await documents.open_blob(ports, LOCAL, whole)
+    return await whole(ports, await documents.get_document(ports, LOCAL, document))
+
+
+async def whole(ports: Ports, thing: NormalizedDocument | Asset) -> bytes:
+    opened = await documents.open_blob(ports, LOCAL, thing)
     return b"".join([chunk async for chunk in opened.stream])
 
 
@@ -220,7 +224,12 @@ async def test_in_a_used_docmill_taken_numbers_change_and_nothing_else(source: S
         moved = await query.task(ports, LOCAL, new[source.task])
         assert ("note.md", source.result) == (moved.filename, await query.result(ports, moved))
         assert f"/{moved.id}/" in (moved.artifacts.markdown_key or "")
-        assert TEXT == await blob(ports, source.document)
+        assert moved.document_id
+        assert TEXT == await blob(ports, moved.document_id)
+        document = await documents.get_document(ports, LOCAL, moved.document_id)
+        assert str(moved.id) == (document.meta.external_ref or {})["task_id"]
+        assert TEXT.strip() in await whole(ports, document.assets[0])
+        assert [b"# own"] * 3 == [await blob(ports, task.document_id) for task in own if task.document_id]
         rule = (await query.task(ports, LOCAL, new.get(source.failed, source.failed))).rule_id
         assert "invoice" == (await rulebook.get(ports, LOCAL, rule)).name
         # The mount still belongs to its task: it may replace its own entry.
@@ -229,6 +238,9 @@ async def test_in_a_used_docmill_taken_numbers_change_and_nothing_else(source: S
         other = await ended(ports, await submitted(ports))
         with pytest.raises(Conflict):
             await control.mount(ports, LOCAL, other.id, table_id=table, json_path="")
+        retried = await control.retry(ports, LOCAL, moved.id, from_stage="mineru")
+        assert moved.document_id == (await ended(ports, retried)).document_id
+        assert 2 == len(await documents.get_versions(ports, LOCAL, moved.document_id))
         assert all([await query.result(ports, task) for task in own])
         assert not await ports.keys.list()
 
@@ -256,6 +268,13 @@ def rewritten(change: Callable[[dict[str, bytes]], None], compression: int = zip
     return rewrite
 
 
+def without(name: str) -> Callable[[dict[str, bytes]], None]:
+    def change(members: dict[str, bytes]) -> None:
+        del members[name]
+
+    return change
+
+
 def resealed(name: str, old: str, new: str) -> Any:
     """Somebody who also mends the checksums."""
 
@@ -274,14 +293,14 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut": (cut, "backup_unknown"),
     "empty": (lambda _: b"", "backup_unknown"),
     "no archive": (lambda _: b"PK but not really", "backup_unknown"),
-    "another zip": (rewritten(lambda members: members.pop("manifest.json") and None), "backup_unknown"),
+    "another zip": (rewritten(without("manifest.json")), "backup_unknown"),
     "newer": (
         rewritten(lambda members: members.update({"manifest.json": b'{"format": 2}'})),
         "backup_unknown",
     ),
     "flipped byte": (flipped, "backup_damaged"),
     "line lost": (rewritten(lambda m: m.update({"tasks.jsonl": m["tasks.jsonl"].split(b"\n")[0]})), "backup_damaged"),
-    "object lost": (rewritten(lambda members: members.pop("objects/000000001") and None), "backup_damaged"),
+    "object lost": (rewritten(without("objects/000000001")), "backup_damaged"),
     "path": (rewritten(lambda members: members.update({"../../etc/passwd": b"x"})), "backup_damaged"),
     "compressed objects": (rewritten(lambda _: None, zipfile.ZIP_DEFLATED), "backup_damaged"),
     "key upwards": (resealed("objects", '"key":"tenants/', '"key":"tenants/../../'), "backup_damaged"),
@@ -290,9 +309,22 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "huge number": (resealed("tasks", '{"id":1,', '{"id":9223372036854775807,'), "backup_damaged"),
     "unknown field": (resealed("rules", '{"id":1,', '{"id":1,"x":1,'), "backup_damaged"),
     "broken contract": (resealed("documents", '\\"blob\\"', '\\"blub\\"'), "backup_damaged"),
+    "foreign asset": (resealed("documents", '"position":0', '"position":0,"asset_id":"x"'), "backup_damaged"),
     "foreign tenant": (resealed("documents", '{"tenant":"local"', '{"tenant":"other"'), "backup_damaged"),
     "nul": (resealed("webhooks", '"mine"', '"mi\\u0000ne"'), "backup_damaged"),
 }
+
+
+async def test_what_is_here_with_other_content_is_refused_and_the_rest_is_taken(source: Source, tmp_path: Path) -> None:
+    target = at(tmp_path / "data")
+    await imported_to(target, source.archive)
+    other = resealed("documents", '\\"title\\":\\"', '\\"title\\":\\"Another ')(source.archive)
+    other = resealed("documents", '"digest":"', '"digest":"0')(other)
+
+    again = await imported_to(target, other, keys=True)
+
+    assert [f"documents {source.document}: document_exists"] == again.refused
+    assert {"keys": 1} == dict(again.taken)
 
 
 async def test_a_damaged_or_hostile_archive_changes_nothing(source: Source, tmp_path: Path) -> None:

@@ -5,17 +5,21 @@
     objects.jsonl     key, size and SHA-256 of every object
     objects/000000001 its bytes, not compressed: an archive never unpacks to more than it is
 
-Numbers (of rules, tables, tasks) may be taken where the archive goes; ids that are unique in the world stay.
+Numbers (of rules, tables, tasks) may be taken where the archive goes, and then others are given; what is named after
+them (artifacts, the documents of tasks) is renamed with them. Ids that are unique in the world stay.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
+from uuid import UUID, uuid5
 
 import msgspec
 
+from docmill.core.assemble import document_id_of
 from docmill.core.errors import BadRequest, Invalid
 from docmill.core.keys import check_key
 
@@ -29,6 +33,7 @@ ENDED: Final = ("succeeded", "failed", "dropped", "given_back")
 SCHEME: Final = "docmill://"
 
 _ARTIFACT = re.compile(r"((?:^|/)users/[^/]+/etl_artifacts/[0-9]+/)([0-9]{1,19})(/)")
+_BLOB = re.compile(r"(^tenants/[^/]+/documents/)([0-9a-f-]{36})(/)")
 
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -181,9 +186,6 @@ KINDS: Final[Mapping[str, type[Record]]] = {
 NUMBERED: Final = ("rules", "tasks", "tables")
 OBJECTS: Final = "objects"
 
-Numbers = Mapping[str, Mapping[int, int]]
-"""By kind: the old number and the new one, where they differ."""
-
 
 class Listed(msgspec.Struct, frozen=True):
     """A list in the archive."""
@@ -204,7 +206,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def damaged(why: str) -> Invalid:
-    return Invalid("backup_damaged", why=why)
+    return Invalid("backup_damaged", why=why.removesuffix("."))
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -258,73 +260,92 @@ def _check_task(record: TaskRecord) -> None:
         raise damaged(f"task {record.id} has an attempt that has not ended")
 
 
-def relocated(key: str, numbers: Numbers) -> str:
-    """An artifact lies below its task's number; where that changes, the key does."""
-    tasks = numbers.get("tasks")
-    if not tasks:
-        return key
-    return _ARTIFACT.sub(lambda found: f"{found[1]}{tasks.get(int(found[2]), int(found[2]))}{found[3]}", key, count=1)
-
-
 def task_of_key(key: str) -> int | None:
     """The task whose artifact this is."""
     found = _ARTIFACT.search(key)
     return int(found[2]) if found else None
 
 
-def moved_uri(uri: str, old_bucket: str, new_bucket: str, numbers: Numbers) -> str:
-    """The address of an object of ours, where it lies now; anybody else's as it is."""
-    start = f"{SCHEME}{old_bucket}/"
-    if not uri.startswith(start):
-        return uri
-    return f"{SCHEME}{new_bucket}/{relocated(uri.removeprefix(start), numbers)}"
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What is called otherwise where the archive goes."""
 
+    old_bucket: str
+    new_bucket: str
+    numbers: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in NUMBERED})
+    """By kind: the old number and the new one, where they differ."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """A task's document is named after the task's number: where that changes, its id does."""
 
-def moved(record: Record, numbers: Numbers, old_bucket: str, new_bucket: str) -> Record:
-    """The record as it is written here: with the numbers and addresses of here."""
-    if isinstance(record, ObjectRecord):
-        record.key = relocated(record.key, numbers)
-    elif isinstance(record, (RuleRecord, TableRecord, TaskRecord)):
-        _renumber(record, numbers)
-    elif isinstance(record, DocumentRecord) and (old_bucket != new_bucket or numbers.get("tasks")):
-        record.body = _readdressed(record.body, old_bucket, new_bucket, numbers)
-        record.digest = ""
-        for asset in record.assets:
-            asset.body = _readdressed(asset.body, old_bucket, new_bucket, numbers)
-    return record
+    def add(self, record: RuleRecord | TableRecord | TaskRecord, kind: str, number: int) -> None:
+        if number == record.id:
+            return
+        self.numbers[kind][record.id] = number
+        if isinstance(record, TaskRecord):
+            old, new = (str(document_id_of(record.tenant, one)) for one in (record.id, number))
+            self.documents[old] = new
 
+    def number(self, kind: str, old: int) -> int:
+        return self.numbers[kind].get(old, old)
 
-def _renumber(record: RuleRecord | TableRecord | TaskRecord, numbers: Numbers) -> None:
-    tasks, rules, tables = (numbers.get(kind, {}) for kind in ("tasks", "rules", "tables"))
-    if isinstance(record, RuleRecord):
-        record.id = rules.get(record.id, record.id)
-    elif isinstance(record, TableRecord):
-        record.id = tables.get(record.id, record.id)
-        record.mounts = [(pointer, entry, tasks.get(task, task)) for pointer, entry, task in record.mounts]
-    else:
-        record.id = tasks.get(record.id, record.id)
-        record.rule_id = rules.get(record.rule_id, record.rule_id)
-        record.body = _renumbered_body(record.body, numbers)
+    def key(self, key: str) -> str:
+        """Artifacts lie below their task's number, blobs below their document's id."""
+        key = _ARTIFACT.sub(lambda at: f"{at[1]}{self.number('tasks', int(at[2]))}{at[3]}", key, count=1)
+        return _BLOB.sub(lambda at: f"{at[1]}{self.documents.get(at[2], at[2])}{at[3]}", key, count=1)
+
+    def uri(self, uri: str) -> str:
+        """The address of an object of ours, where it lies now; anybody else's as it is."""
+        start = f"{SCHEME}{self.old_bucket}/"
+        return f"{SCHEME}{self.new_bucket}/{self.key(uri.removeprefix(start))}" if uri.startswith(start) else uri
+
+    def change(self, record: Record) -> None:
+        """Let the record say what is right here."""
+        if isinstance(record, ObjectRecord):
+            record.key = self.key(record.key)
+        elif isinstance(record, RuleRecord):
+            record.id = self.number("rules", record.id)
+        elif isinstance(record, TableRecord):
+            record.id = self.number("tables", record.id)
+            record.mounts = [(pointer, entry, self.number("tasks", task)) for pointer, entry, task in record.mounts]
+        elif isinstance(record, TaskRecord):
+            self._change_task(record)
+        elif isinstance(record, DocumentRecord) and (self.old_bucket != self.new_bucket or self.documents):
+            self._change_document(record)
+
+    def _change_task(self, record: TaskRecord) -> None:
+        record.id = self.number("tasks", record.id)
+        record.rule_id = self.number("rules", record.rule_id)
+        body = msgspec.json.decode(record.body)
+        if "artifacts" in body:
+            body["artifacts"] = {name: key and self.key(key) for name, key in body["artifacts"].items()}
+        if mount := (body.get("wishes") or {}).get("mount"):
+            mount["table_id"] = self.number("tables", mount["table_id"])
+        if old := body.get("document_id"):
+            body["document_id"] = new = self.documents.get(old, old)
+            record.events = [(seq, kind, data.replace(old, new), at) for seq, kind, data, at in record.events]
+        record.body = msgspec.json.encode(body).decode()
         record.parses = [
-            (fingerprint, relocated(markdown, numbers), relocated(parsed, numbers), at)
-            for fingerprint, markdown, parsed, at in record.parses
+            (name, self.key(markdown), self.key(parsed), at) for name, markdown, parsed, at in record.parses
         ]
 
+    def _change_document(self, record: DocumentRecord) -> None:
+        old = record.document_id
+        record.document_id = self.documents.get(old, old)
+        record.digest = ""
+        record.body = self._changed(record.body, record.document_id)
+        for asset in record.assets:
+            if old != record.document_id:
+                asset.asset_id = str(uuid5(UUID(record.document_id), asset.asset_id))
+            asset.body = self._changed(asset.body, record.document_id, asset.asset_id)
 
-def _renumbered_body(text: str, numbers: Numbers) -> str:
-    body = msgspec.json.decode(text)
-    artifacts = body.get("artifacts") or {}
-    for name, key in artifacts.items():
-        artifacts[name] = relocated(key, numbers) if isinstance(key, str) else key
-    mount = (body.get("wishes") or {}).get("mount")
-    if mount:
-        mount["table_id"] = numbers.get("tables", {}).get(mount["table_id"], mount["table_id"])
-    return msgspec.json.encode(body).decode()
-
-
-def _readdressed(text: str, old_bucket: str, new_bucket: str, numbers: Numbers) -> str:
-    body = msgspec.json.decode(text)
-    blob = body.get("blob") or {}
-    if isinstance(blob.get("uri"), str):
-        blob["uri"] = moved_uri(blob["uri"], old_bucket, new_bucket, numbers)
-    return msgspec.json.encode(body).decode()
+    def _changed(self, text: str, document_id: str, asset_id: str | None = None) -> str:
+        body = msgspec.json.decode(text)
+        named = body["meta"].get("external_ref") if "meta" in body else None
+        if body["ref"]["document_id"] != document_id and named and named.get("task_id", "").isdecimal():
+            named["task_id"] = str(self.number("tasks", int(named["task_id"])))
+        body["ref"]["document_id"] = document_id
+        if asset_id is not None:
+            body["ref"]["asset_id"] = asset_id
+        if "uri" in body["blob"]:
+            body["blob"]["uri"] = self.uri(body["blob"]["uri"])
+        return msgspec.json.encode(body).decode()

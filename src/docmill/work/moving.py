@@ -31,6 +31,7 @@ from docmill.core.moving import (
     KeyRecord,
     Listed,
     Manifest,
+    Moves,
     ObjectRecord,
     Record,
     RuleRecord,
@@ -38,7 +39,6 @@ from docmill.core.moving import (
     TaskRecord,
     check_record,
     damaged,
-    moved,
     read_manifest,
     task_of_key,
 )
@@ -62,8 +62,8 @@ class Imported:
     taken: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
     """Here already; left as it is."""
-    renumbered: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in NUMBERED})
-    """The old number and the new one, or 0 where nothing was written yet."""
+    renumbered: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By kind: the old number and the new one, or 0 where nothing was written yet."""
     left_out: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     """What could not be taken, and why. Everything else was."""
@@ -300,36 +300,35 @@ class _Loading:
         self._store = store
         self._archive = archive
         self._dry_run = dry_run
-        self.done = Imported()
+        self._moves = Moves(archive.manifest.bucket, store.bucket)
+        self.done = Imported(renumbered=self._moves.numbers)
 
     async def number(self, highest: dict[str, int]) -> None:
         """Give everything its number here before anything names it."""
-        if not self._dry_run:
-            await self._inventory.reserve(highest)
+        floors = await self._inventory.reserve(highest, keep=not self._dry_run)
         origin = self._archive.manifest.origin
         for kind in NUMBERED:
             for record in self._archive.records(kind):
                 assert isinstance(record, (RuleRecord, TableRecord, TaskRecord))  # noqa: S101 - NUMBERED says so
-                number = await self._inventory.number(origin, record, keep=not self._dry_run)
-                if number != record.id:
-                    self.done.renumbered[kind][record.id] = number or 0
+                number = await self._inventory.number(origin, record, floor=floors[kind], keep=not self._dry_run)
+                self._moves.add(record, kind, number or 0)
 
     async def objects(self) -> None:
         for record in self._archive.records(OBJECTS):
-            here = self._moved(record)
-            assert isinstance(here, ObjectRecord)  # noqa: S101 - it is one
-            if await self._store.stat(here.key) is not None:
+            assert isinstance(record, ObjectRecord)  # noqa: S101 - it is one
+            self._moves.change(record)
+            if await self._store.stat(record.key) is not None:
                 self.done.known[OBJECTS] += 1
                 continue
             if not self._dry_run:
-                await self._store.put(here.key, self._stream(here))
+                await self._store.put(record.key, self._stream(record))
             self.done.taken[OBJECTS] += 1
 
     async def records(self, kind: str) -> None:
         for record in self._archive.records(kind):
-            here = self._moved(record)
+            self._moves.change(record)
             try:
-                is_new = await self._take(here)
+                is_new = await self._take(record)
             except DocmillError as error:
                 if error.retryable:
                     raise
@@ -341,9 +340,6 @@ class _Loading:
         if not self._dry_run:
             return await self._inventory.take(record)
         return getattr(record, "id", None) == 0 or not await self._inventory.has(record)
-
-    def _moved(self, record: Record) -> Record:
-        return moved(record, self.done.renumbered, self._archive.manifest.bucket, self._store.bucket)
 
     async def _stream(self, record: ObjectRecord) -> AsyncIterator[bytes]:
         chunks = self._archive.bytes_of(record)

@@ -146,7 +146,7 @@ ADD_ASSET = Statement(
     " VALUES (:tenant, :document_id, :version, :asset_id, :position, :body, :deleted_ms)"
 )
 HAS_DOCUMENT = Statement(
-    "SELECT 1 FROM documents WHERE tenant = :tenant AND document_id = :document_id AND version = :version"
+    "SELECT digest, body FROM documents WHERE tenant = :tenant AND document_id = :document_id AND version = :version"
 )
 HAS_KEY = Statement("SELECT 1 FROM api_keys WHERE id = :id OR digest = :digest")
 HAS_WEBHOOK = Statement("SELECT 1 FROM webhooks WHERE id = :id")
@@ -159,27 +159,43 @@ class _Numbering:
         sequence = f"pg_get_serial_sequence('{table}', 'id')"
         self.at = Statement(f"SELECT tenant, owner, created_ms FROM {table} WHERE id = :id")
         self.lock = Statement(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+        self.drawn = Statement(f"SELECT pg_sequence_last_value(CAST({sequence} AS regclass))")
         self.next = Statement(f"SELECT nextval({sequence})")
         self.set = Statement(f"SELECT setval({sequence}, CAST(:number AS BIGINT))")
         self.last = Statement(f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'")
         self.first = Statement(f"INSERT INTO sqlite_sequence (name, seq) VALUES ('{table}', :number)")
-        self.move = Statement(f"UPDATE sqlite_sequence SET seq = :number WHERE name = '{table}'")
+        self.move = Statement(f"UPDATE sqlite_sequence SET seq = :number WHERE name = '{table}' RETURNING seq")
 
-    def draw(self, dialect: str, above: int = 0) -> Op[int]:
-        """A number that nobody has or gets, above this one."""
+    def draw(self, dialect: str) -> Op[int]:
+        """A number that nobody has or gets."""
         if dialect == "postgres":
-            if above:
-                # Whoever inserts waits: else a number that was drawn just now could be given out again.
-                yield self.lock()
-            number: int = (yield self.next())[0][0]
-            if number <= above:
-                number = above + 1
-                yield self.set(number=number)
-            return number
-        rows = yield self.last()
-        number = max(rows[0][0] if rows else 0, above) + 1
-        yield (self.move if rows else self.first)(number=number)
+            return int((yield self.next())[0][0])
+        number = (yield from self.floor(dialect)) + 1
+        yield from self._move(number)
         return number
+
+    def floor(self, dialect: str) -> Op[int]:
+        """The last number that was given out."""
+        rows = yield (self.drawn if dialect == "postgres" else self.last)()
+        return int(rows[0][0] or 0) if rows else 0
+
+    def reserve(self, dialect: str, highest: int) -> Op[int]:
+        """Give out only numbers above this one from now on; the last that was given out before."""
+        if dialect == "postgres":
+            # Whoever inserts waits: else a number that was drawn just now could be given out again.
+            yield self.lock()
+        floor = yield from self.floor(dialect)
+        if floor < highest:
+            if dialect == "postgres":
+                yield self.set(number=highest)
+            else:
+                yield from self._move(highest)
+        return floor
+
+    def _move(self, number: int) -> Op[None]:
+        moved = yield self.move(number=number)
+        if not moved:
+            yield self.first(number=number)
 
 
 NUMBERING: Mapping[str, _Numbering] = {
@@ -216,22 +232,23 @@ class SqlInventory:
 
         return await self._database.read(op())
 
-    async def reserve(self, highest: Mapping[str, int]) -> None:
-        for kind, number in highest.items():
-            if number > 0:
-                await self._database.write(NUMBERING[kind].draw(self._database.dialect, number - 1))
-
-    async def number(self, origin: str, record: Numbered, *, keep: bool = True) -> int | None:
+    async def reserve(self, highest: Mapping[str, int], *, keep: bool = True) -> dict[str, int]:
+        dialect = self._database.dialect
         if keep:
-            return await self._database.write(_number(self._database.dialect, origin, record, keep=True))
-        return await self._database.read(_number(self._database.dialect, origin, record, keep=False))
+            ops = {kind: NUMBERING[kind].reserve(dialect, number) for kind, number in highest.items()}
+            return {kind: await self._database.write(op) for kind, op in ops.items()}
+        return {kind: await self._database.read(NUMBERING[kind].floor(dialect)) for kind in highest}
+
+    async def number(self, origin: str, record: Numbered, *, floor: int, keep: bool = True) -> int | None:
+        op = _number(self._database.dialect, origin, record, floor, keep=keep)
+        return await (self._database.write(op) if keep else self._database.read(op))
 
     def check(self, record: Record) -> None:
         try:
             if isinstance(record, TaskRecord):
                 _check_task(record)
             elif isinstance(record, DocumentRecord):
-                _conformed(record)
+                _check_document(record)
             elif isinstance(record, TableRecord):
                 _check_table(record)
             elif isinstance(record, RuleRecord) and record.json_schema is not None:
@@ -270,6 +287,15 @@ def _check_table(record: TableRecord) -> None:
         raise ValueError("two tasks mounted the same entry")
 
 
+def _check_document(record: DocumentRecord) -> None:
+    _conformed(record)
+    if len({asset.asset_id for asset in record.assets}) < len(record.assets):
+        raise ValueError("two assets have the same id")
+    for asset in record.assets:
+        if str(conform("asset", asset.body, strict=False).ref.asset_id) != asset.asset_id:
+            raise ValueError("an asset is not the one that its row names")
+
+
 def _face(record: TaskRecord) -> str:
     row = [getattr(record, name.strip()) for name in TASK_COLUMNS.split(",")]
     return encode(face_of(task_of(row)))
@@ -277,8 +303,6 @@ def _face(record: TaskRecord) -> str:
 
 def _conformed(record: DocumentRecord) -> Any:
     """The version as the contract reads it. What was deleted from it need no longer agree with it."""
-    if len({asset.asset_id for asset in record.assets}) < len(record.assets):
-        raise ValueError("two assets have the same id")
     assets = [msgspec.Raw(asset.body.encode()) for asset in record.assets if asset.deleted_ms is None]
     whole = msgspec.json.encode({**msgspec.json.decode(record.body, type=dict[str, Any]), "assets": assets})
     document = conform("document", whole)
@@ -366,22 +390,31 @@ READERS: Mapping[str, Callable[[Any], Op[tuple[list[Record], Any]]]] = {
 # --- in
 
 
-def _number(dialect: str, origin: str, record: Numbered, *, keep: bool) -> Op[int | None]:
+def _number(dialect: str, origin: str, record: Numbered, floor: int, *, keep: bool) -> Op[int | None]:
     kind = KIND_OF[type(record)]
     if isinstance(record, RuleRecord) and record.is_default:
         return int((yield DEFAULT_RULE())[0][0])
     known = yield SEEN(origin=origin, kind=kind, old_id=record.id)
     number: int | None = known[0][0] if known else (yield from _same(kind, record))
-    if number is None:
-        at = yield NUMBERING[kind].at(id=record.id)
-        reserved = yield RESERVED(kind=kind, id=record.id)
-        if not at and not reserved:
-            number = record.id
-        elif keep:
-            number = yield from NUMBERING[kind].draw(dialect)
+    if number is None and (yield from _is_free(kind, origin, record.id, floor)):
+        number = record.id
+    if number is None and keep:
+        number = yield from NUMBERING[kind].draw(dialect)
     if keep and not known:
         yield REMEMBER(origin=origin, kind=kind, old_id=record.id, new_id=number)
     return number
+
+
+def _is_free(kind: str, origin: str, number: int, floor: int) -> Op[bool]:
+    """A number that was given out here may still be known, to documents for one, even when its row is gone: only what
+    comes home gets it back."""
+    if number <= floor:
+        me = yield IDENTITY()
+        if not me or me[0][0] != origin:
+            return False
+    at = yield NUMBERING[kind].at(id=number)
+    reserved = yield RESERVED(kind=kind, id=number)
+    return not at and not reserved
 
 
 def _same(kind: str, record: Numbered) -> Op[int | None]:
@@ -400,11 +433,18 @@ def _has(record: Record) -> Op[bool]:
         return bool((yield NUMBERING[KIND_OF[type(record)]].at(id=record.id)))
     if isinstance(record, DocumentRecord):
         key = {"tenant": record.tenant, "document_id": record.document_id, "version": record.version}
-        return bool((yield HAS_DOCUMENT(**key)))
+        rows = yield HAS_DOCUMENT(**key)
+        if rows and not _is_same_document(record, *rows[0]):
+            raise Conflict("document_exists")
+        return bool(rows)
     if isinstance(record, KeyRecord):
         return bool((yield HAS_KEY(id=record.id, digest=record.digest)))
     assert isinstance(record, WebhookRecord)  # noqa: S101 - there are no others
     return bool((yield HAS_WEBHOOK(id=record.id)))
+
+
+def _is_same_document(record: DocumentRecord, digest: str, body: str) -> bool:
+    return record.digest == digest or msgspec.json.decode(record.body) == msgspec.json.decode(body)
 
 
 def _values(record: Record) -> dict[str, Any]:
@@ -463,7 +503,7 @@ def _take_document(record: Any) -> Op[bool]:
     if not record.digest:
         values["digest"] = digest_of(_conformed(record))
     if not (yield ADD_DOCUMENT(**values)):
-        return False
+        return not (yield from _has(record))
     key = {"tenant": record.tenant, "document_id": record.document_id}
     # In the order of their ids: two writers then wait for one another instead of locking each other out.
     for asset in sorted(record.assets, key=lambda one: one.asset_id):
