@@ -824,7 +824,7 @@ class Inventory(Protocol):
         """In a stable order; of tasks those that have ended. Each record is consistent in itself."""
         ...
 
-    async def unfinished(self) -> int:
+    async def unfinished(self) -> set[int]:
         """Tasks that have not ended."""
         ...
 

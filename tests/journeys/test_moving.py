@@ -20,6 +20,7 @@ from docmill import compose, settings
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import LOCAL, Owner, Principal
 from docmill.core.errors import Conflict, DocmillError, Invalid
+from docmill.core.retention import Retention
 from docmill.core.rules import Draft
 from docmill.core.task import Status, Task, Wishes
 from docmill.core.webhooks import WebhookDraft
@@ -313,6 +314,26 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "foreign tenant": (resealed("documents", '{"tenant":"local"', '{"tenant":"other"'), "backup_damaged"),
     "nul": (resealed("webhooks", '"mine"', '"mi\\u0000ne"'), "backup_damaged"),
 }
+
+
+async def test_what_others_borrowed_of_a_task_that_is_gone_goes_along(tmp_path: Path) -> None:
+    first, second = (at(tmp_path / name) for name in "ab")
+    async with house(first) as ports:
+        lender = await ended(ports, await submitted(ports))
+        borrower = await ended(ports, await submitted(ports, name="same.md"))
+        before, _ = await exported_from(first)
+        assert borrower.cache_hit
+        assert await ports.tombstones.bury(lender.id, Retention(completed_ms=-1))
+    archive, _ = await exported_from(first)
+
+    await imported_to(second, archive)
+    restored = await imported_to(first, before)
+
+    async with house(second) as ports:
+        result = await query.result(ports, await query.task(ports, LOCAL, borrower.id))
+        assert ["same"] == list(result)
+        assert await ports.tombstones.is_parse_used(borrower.artifacts.parsed_key or "")
+    assert restored.renumbered["tasks"].keys() == {lender.id}, "what was buried comes back as another task"
 
 
 async def test_what_is_here_with_other_content_is_refused_and_the_rest_is_taken(source: Source, tmp_path: Path) -> None:

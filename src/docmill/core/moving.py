@@ -138,6 +138,8 @@ class TaskRecord(Record):
     """Number, kind, data, time."""
     parses: list[tuple[str, str, str, Whole]]
     """What an equal document may reuse: fingerprint, key of the Markdown, of the parse, time."""
+    loans: list[str]
+    """Keys of parses of other tasks that this one uses."""
 
 
 class KeyRecord(Record):
@@ -324,6 +326,7 @@ class Moves:
             body["document_id"] = new = self.documents.get(old, old)
             record.events = [(seq, kind, data.replace(old, new), at) for seq, kind, data, at in record.events]
         record.body = msgspec.json.encode(body).decode()
+        record.loans = [self.key(parsed) for parsed in record.loans]
         record.parses = [
             (name, self.key(markdown), self.key(parsed), at) for name, markdown, parsed, at in record.parses
         ]

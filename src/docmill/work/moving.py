@@ -12,7 +12,7 @@ import time
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -96,12 +96,18 @@ class _Member:
 async def export(inventory: Inventory, store: Store, out: BinaryIO, *, docmill: str) -> Exported:
     """Write the archive to *out*, which need not be seekable."""
     lists: dict[str, Listed] = {}
-    exported = Exported({}, left_out={"unfinished_tasks": await inventory.unfinished()})
+    exported = Exported({})
+    unfinished = await inventory.unfinished()
     with zipfile.ZipFile(out, "w", allowZip64=True) as archive:
         tasks: set[int] = set()
         for kind in KINDS:
             lists[kind] = await _export_list(inventory, archive, kind, tasks)
-        lists[OBJECTS] = await _export_objects(store, archive, tasks, exported)
+        exported.left_out["unfinished_tasks"] = len(unfinished - tasks)
+        newest = max(tasks | unfinished, default=0)
+        # Of a task that is gone something may still be in use by others: it goes along.
+        lists[OBJECTS] = await _export_objects(
+            store, archive, exported, lambda task: task not in tasks and (task in unfinished or task > newest)
+        )
         manifest = Manifest(
             format=FORMAT,
             docmill=docmill,
@@ -125,13 +131,15 @@ async def _export_list(inventory: Inventory, archive: zipfile.ZipFile, kind: str
     return member.close()
 
 
-async def _export_objects(store: Store, archive: zipfile.ZipFile, tasks: set[int], exported: Exported) -> Listed:
+async def _export_objects(
+    store: Store, archive: zipfile.ZipFile, exported: Exported, is_left_out: Callable[[int], bool]
+) -> Listed:
     """Only one member can be written at a time, so the list of the objects waits in memory, without their bytes."""
     found: list[ObjectRecord] = []
     skipped = Counter({"objects_of_unfinished_tasks": 0, "objects_gone_meanwhile": 0})
     async for key, _, _ in store.list("tenants/"):
         task = task_of_key(key)
-        if task is not None and task not in tasks:
+        if task is not None and is_left_out(task):
             skipped["objects_of_unfinished_tasks"] += 1
             continue
         record = await _export_object(store, archive, key, f"objects/{len(found) + 1:09d}")
@@ -164,7 +172,7 @@ async def _export_object(store: Store, archive: zipfile.ZipFile, key: str, membe
     return ObjectRecord(key=key, size=size, sha256=digest.hexdigest(), member=member)
 
 
-async def _chunks(store: Store, key: str) -> AsyncIterator[bytes]:
+async def _chunks(store: Store, key: str) -> AsyncGenerator[bytes, None]:
     async for chunk in store.stream(key):
         if chunk:
             yield chunk

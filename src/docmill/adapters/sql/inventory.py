@@ -29,7 +29,7 @@ from docmill.core.moving import (
     WebhookRecord,
     damaged,
 )
-from docmill.core.task import Stage
+from docmill.core.task import Stage, Task
 from docmill.core.webhooks import Secret, new_secret
 
 Numbered = RuleRecord | TableRecord | TaskRecord
@@ -38,7 +38,7 @@ PAGE = 20
 BIG_PAGE = 4
 """Of tables, each of which may be many megabytes."""
 ENDED = "status IN ('completed', 'failed', 'cancelled')"
-NESTED = {"mounts", "assets", "attempts", "deliveries", "events", "parses"}
+NESTED = {"mounts", "assets", "attempts", "deliveries", "events", "parses", "loans"}
 TABLE_OF: Mapping[type[Record], str] = {
     RuleRecord: "rules",
     TableRecord: "json_tables",
@@ -95,14 +95,17 @@ EVENTS = Statement(f"SELECT task_id, seq, kind, data, at_ms FROM events WHERE {R
 PARSES = Statement(
     f"SELECT task_id, fingerprint, markdown_key, parsed_key, created_ms FROM parses WHERE {RANGE} ORDER BY fingerprint"
 )
-UNFINISHED = Statement(f"SELECT count(*) FROM tasks WHERE NOT ({ENDED})")
+UNFINISHED = Statement(f"SELECT id FROM tasks WHERE NOT ({ENDED})")
+BURIED = Statement("SELECT 1 FROM tombstones WHERE task_id = :id")
+LOANS = Statement(f"SELECT task_id, parsed_key FROM loans WHERE {RANGE} ORDER BY task_id, parsed_key")
+BORROW = Statement("INSERT INTO loans (task_id, parsed_key) VALUES (:task_id, :parsed_key) ON CONFLICT DO NOTHING")
 
 IDENTIFY = Statement("INSERT INTO identity (one, id) VALUES (1, :id) ON CONFLICT (one) DO NOTHING")
 IDENTITY = Statement("SELECT id FROM identity WHERE one = 1")
 SEEN = Statement("SELECT new_id FROM imports WHERE origin = :origin AND kind = :kind AND old_id = :old_id")
 REMEMBER = Statement(
     "INSERT INTO imports (origin, kind, old_id, new_id) VALUES (:origin, :kind, :old_id, :new_id)"
-    " ON CONFLICT (origin, kind, old_id) DO NOTHING"
+    " ON CONFLICT (origin, kind, old_id) DO UPDATE SET new_id = excluded.new_id"
 )
 RESERVED = Statement("SELECT 1 FROM imports WHERE kind = :kind AND new_id = :id LIMIT 1")
 DEFAULT_RULE = Statement("SELECT id FROM rules WHERE is_default = 1")
@@ -226,9 +229,9 @@ class SqlInventory:
             if after is None:
                 return
 
-    async def unfinished(self) -> int:
-        def op() -> Op[int]:
-            return int((yield UNFINISHED())[0][0])
+    async def unfinished(self) -> set[int]:
+        def op() -> Op[set[int]]:
+            return {row[0] for row in (yield UNFINISHED())}
 
         return await self._database.read(op())
 
@@ -297,8 +300,11 @@ def _check_document(record: DocumentRecord) -> None:
 
 
 def _face(record: TaskRecord) -> str:
-    row = [getattr(record, name.strip()) for name in TASK_COLUMNS.split(",")]
-    return encode(face_of(task_of(row)))
+    return encode(face_of(_task(record)))
+
+
+def _task(record: TaskRecord) -> Task:
+    return task_of([getattr(record, name.strip()) for name in TASK_COLUMNS.split(",")])
 
 
 def _conformed(record: DocumentRecord) -> Any:
@@ -354,6 +360,7 @@ def _tasks(after: Any) -> Op[tuple[list[Record], Any]]:
     within = {"first": rows[0][0], "last": rows[-1][0]}
     events = _grouped((yield EVENTS(**within)))
     parses = _grouped((yield PARSES(**within)))
+    loans = _grouped((yield LOANS(**within)))
     deliveries = _grouped((yield DELIVERIES(**within)))
     attempts = _grouped((yield ATTEMPTS(**within)))
     found: list[Record] = [
@@ -363,6 +370,7 @@ def _tasks(after: Any) -> Op[tuple[list[Record], Any]]:
             attempts=[_record(AttemptRecord, one, deliveries=deliveries[one[0]]) for one in attempts[row[0]]],
             events=events[row[0]],
             parses=parses[row[0]],
+            loans=[parsed_key for (parsed_key,) in loans[row[0]]],
         )
         for row in rows
     ]
@@ -396,11 +404,14 @@ def _number(dialect: str, origin: str, record: Numbered, floor: int, *, keep: bo
         return int((yield DEFAULT_RULE())[0][0])
     known = yield SEEN(origin=origin, kind=kind, old_id=record.id)
     number: int | None = known[0][0] if known else (yield from _same(kind, record))
+    if number is not None and (yield from _is_buried(kind, number)):
+        # It was kept long enough once, and its objects may be on their way out: it comes back as another one.
+        number = None
     if number is None and (yield from _is_free(kind, origin, record.id, floor)):
         number = record.id
     if number is None and keep:
         number = yield from NUMBERING[kind].draw(dialect)
-    if keep and not known:
+    if keep and (not known or known[0][0] != number):
         yield REMEMBER(origin=origin, kind=kind, old_id=record.id, new_id=number)
     return number
 
@@ -414,7 +425,12 @@ def _is_free(kind: str, origin: str, number: int, floor: int) -> Op[bool]:
             return False
     at = yield NUMBERING[kind].at(id=number)
     reserved = yield RESERVED(kind=kind, id=number)
-    return not at and not reserved
+    buried = yield from _is_buried(kind, number)
+    return not (at or reserved or buried)
+
+
+def _is_buried(kind: str, number: int) -> Op[bool]:
+    return kind == "tasks" and bool((yield BURIED(id=number)))
 
 
 def _same(kind: str, record: Numbered) -> Op[int | None]:
@@ -485,6 +501,8 @@ def _take_task(record: Any) -> Op[bool]:
                 size=size,
                 at_ms=at_ms,
             )
+    for parsed_key in record.loans:
+        yield BORROW(task_id=record.id, parsed_key=parsed_key)
     yield ADD_EVENT.many([(record.id, *event) for event in record.events])
     for fingerprint, markdown_key, parsed_key, created_ms in record.parses:
         yield ADD_PARSE(
