@@ -26,17 +26,11 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback onl
 
 RUNNING = pytest.StashKey[Running]()
 ALONE = (
-    "browser/",
     "services/",
     "journeys/test_big_finals.py",
     "journeys/test_big_uploads.py",
-    "journeys/test_chaos.py",
-    "journeys/test_disk_full.py",
-    "journeys/test_failpoints.py",
     "journeys/test_kills.py",
     "journeys/test_secrets.py",
-    "journeys/test_stop.py",
-    "journeys/test_two_docmills.py",
     "unit/cli/test_startup.py",
 )
 """They measure time or memory, or look at all processes: nothing else may run beside them."""
