@@ -122,6 +122,7 @@ def local_engine(settings: Settings) -> LocalEngine:
             memory_mb=settings.memory_mb,
             pages=settings.max_pages,
         ),
+        spares=1 if settings.warm else 0,
     )
 
 
@@ -492,7 +493,8 @@ async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
     heart = Heart(heart_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
     worker = Worker(ports, heart, Places(jobs=settings.jobs, stage_jobs=settings.stage_jobs), name=name)
     worker.start()
-    warming = asyncio.gather(*(engine.warm() for engine in ports.engines.values()), return_exceptions=True)
+    engines = ports.engines.values() if settings.warm else ()
+    warming = asyncio.gather(*(engine.warm() for engine in engines), return_exceptions=True)
     try:
         yield worker
     finally:

@@ -262,6 +262,9 @@ class Settings(BaseSettings):
     jobs: int = Field(
         default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."
     )
+    warm: bool = Field(
+        True, description="Parsing processes are kept ready; false: each is started when a document needs it."
+    )
     stage_jobs: int = Field(
         8, ge=1, le=256, description="Documents at once in the stages after parsing, and calls to external workers."
     )

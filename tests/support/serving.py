@@ -23,6 +23,9 @@ from support.services.process import free_ports
 
 READY_S = 30.0
 
+COLD = {"PYTHONDONTWRITEBYTECODE": "", "DOCMILL_WARM": "false"}
+"""Dozens of services start for a few small documents each: none keeps processes ready for more."""
+
 
 def hears_ctrl_c() -> None:
     """In the child, before it starts: a shell's background job ignores SIGINT, and hands that on."""
@@ -62,7 +65,7 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | self._environment,
+            env=os.environ | COLD | self._environment,
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._keep_log, args=(self._process,), daemon=True)
@@ -281,7 +284,7 @@ class Hand:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | self._environment,
+            env=os.environ | COLD | self._environment,
             start_new_session=True,
         )
         self._reader = threading.Thread(target=_keep, args=(self._process, self.log), daemon=True)

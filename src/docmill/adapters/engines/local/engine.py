@@ -45,6 +45,7 @@ class LocalEngine:
         self.limits = limits or Limits()
         self._slots = asyncio.Semaphore(slots)
         self._drawing = asyncio.Semaphore(1)
+        self._spares = spares
         self._most = slots + spares
         self._module = child_module
         self._idle: list[Child] = []
@@ -114,7 +115,7 @@ class LocalEngine:
         self._keep_a_spare()
 
     def _keep_a_spare(self) -> None:
-        if not self._idle and not self._closed and len(self._children) < self._most:
+        if self._spares and not self._idle and not self._closed and len(self._children) < self._most:
             self._later(self._spawn())
 
     def _retire(self, child: Child) -> None:
