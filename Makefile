@@ -47,7 +47,7 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/debian.py
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 30 -m "not alone"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 -m "not alone"
 	$(BIN)/python -m pytest --durations 10 -m alone
 
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew

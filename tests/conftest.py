@@ -26,6 +26,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback onl
 
 RUNNING = pytest.StashKey[Running]()
 ALONE = (
+    "browser/",
     "services/",
     "journeys/test_big_finals.py",
     "journeys/test_big_uploads.py",

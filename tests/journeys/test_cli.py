@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support import hostile
 from support.serving import hears_ctrl_c
 
 DOCMILL = str(Path(sys.executable).parent / "docmill")
@@ -127,8 +128,16 @@ def test_lists_can_be_walked_to_their_end(docmill: Client, note: Path) -> None:
     assert sorted(ids, reverse=True) == [task["task_id"] for task in page["tasks"]]
 
 
-def test_cancel_and_retry(docmill: Client, note: Path) -> None:
-    running = docmill.submit(SAMPLES / "scan.en.pdf", "--no-cache")
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """Read for as long as it takes to cancel it."""
+    path = tmp_path / "scans.pdf"
+    path.write_bytes(hostile.scans(20))
+    return path
+
+
+def test_cancel_and_retry(docmill: Client, note: Path, scans: Path) -> None:
+    running = docmill.submit(scans, "--no-cache")
     waiting = docmill.submit(note)
     docmill.until(running, "mineru_parsing")
 
@@ -156,8 +165,8 @@ def test_a_document_that_fails(docmill: Client, tmp_path: Path) -> None:
     assert "docmill explain CODE" in done.stderr
 
 
-def test_ctrl_c_detaches_and_says_how_to_come_back(docmill: Client, url: str) -> None:
-    command = [DOCMILL, "submit", str(SAMPLES / "scan.de.pdf"), "--no-cache", "--follow"]
+def test_ctrl_c_detaches_and_says_how_to_come_back(docmill: Client, url: str, scans: Path) -> None:
+    command = [DOCMILL, "submit", str(scans), "--no-cache", "--follow"]
     with subprocess.Popen(
         command,
         env=docmill.env,
