@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
+.PHONY: test-long help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,14 +16,14 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python requirements.txt pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-build.txt
+	tools/install $(VENV) requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src  # an environment may forbid each start to keep what it compiled
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	tools/install $(VENV) requirements-dev.txt
 	@touch $@
 
 demo: $(VENV)/.run ## Show a run from end to end: a service, the samples, their twins
@@ -47,8 +47,11 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/debian.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 -m "not alone"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 -m "not alone and not long"
 	$(BIN)/python -m pytest --durations 10 -m alone
+
+test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m long
 
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
 	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page
@@ -75,11 +78,10 @@ bench-peers: $(VENV)/.dev ## Install the peers of bench-quality, each into an en
 	cd bench && ../$(BIN)/python -m quality --install
 
 pins: ## Renew the pinned requirements (hashes, no addresses)
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive $(PIN_FLAGS) -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
 	printf 'mineru==$(MINERU)\n' | $(BIN)/uv pip compile - $(PIN_FLAGS) -o requirements-mineru.txt
-	printf 'editables\nhatchling\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
+	printf 'editables\nhatchling\nuv\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
 MINERU := 4.0.12
 PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 

@@ -37,6 +37,13 @@ ALONE = (
 """They measure time or memory, or look at all processes: nothing else may run beside them."""
 
 
+LONG = tuple(
+    f"journeys/test_{name}.py"
+    for name in ("callbacks", "clocks", "fairness", "isolation", "seed_003", "stop", "webhooks")
+)
+"""Their second walk, distributed, is for `make test-long`: `make test` has the fleet, the storm and all contracts."""
+
+
 def cancel_all_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """In place of the standard one, which cancels once and then waits for ever for a task that did not hear it."""
     for _ in range(5):
@@ -59,8 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(config.rootpath / "tests").as_posix().startswith(ALONE):
+        place = item.path.relative_to(config.rootpath / "tests").as_posix()
+        if place.startswith(ALONE):
             item.add_marker("alone")
+        if "[distributed" in item.name and place.startswith(LONG):
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")
