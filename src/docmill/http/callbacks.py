@@ -457,10 +457,8 @@ class CallbackFront:
 def _reply(value: dict[str, Any]) -> Reply:
     body = encode(value)
     headers = [*FINE, (b"content-length", str(len(body)).encode())]
-    return {"type": "http.response.start", "status": 200, "headers": headers}, {
-        "type": "http.response.body",
-        "body": body,
-    }
+    head = {"type": "http.response.start", "status": 200, "headers": headers}
+    return head, {"type": "http.response.body", "body": body}
 
 
 def _uuid(text: str) -> UUID | None:

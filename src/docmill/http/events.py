@@ -14,8 +14,8 @@ import asyncio
 import re
 import types
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Annotated, Any
 
 import structlog
@@ -69,22 +69,22 @@ async def get_events(
         return Json({"events": [event_json(one) for one in found], "next": found[-1].seq if found else after})
     task = await query.task(ports, who, task_id)
     tails: Tails = request.app.state.tails
-    return TailStream(tails, who, task, after)
+    return EventStream(partial(tails.play, who, task, after))
 
 
 class EventStream(Response):
-    """Sends until the frames end or the client leaves. Who only sends never learns that nobody listens."""
+    """Plays until there is no more, or the client leaves. Who only sends never learns that nobody listens."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
-        self.frames = frames
+    def __init__(self, play: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
+        self.play = play
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self.play(send))
         gone = asyncio.ensure_future(until_gone(receive))
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -94,55 +94,6 @@ class EventStream(Response):
             ended, _ = await asyncio.gather(sending, gone, return_exceptions=True)
         if isinstance(ended, Exception):
             log.warning("stream_broke", error=f"{type(ended).__name__}: {ended}")
-
-    async def _send(self, send: Send) -> None:
-        async with aclosing(self.frames):
-            async for frames in self.frames:
-                await send({"type": "http.response.body", "body": frames, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class TailStream(Response):
-    """A task's log to whoever watches. Once it has caught up, the tail itself hands it what is new."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, tails: Tails, who: Principal, task: Task, after: int) -> None:
-        self.tails, self.who, self.task, self.after = tails, who, task, after
-        super().__init__(headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        tail = self.tails.join(self.who, self.task)
-        sending = asyncio.ensure_future(self._send(tail, send))
-        gone = asyncio.ensure_future(until_gone(receive))
-        try:
-            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.tails.leave(tail)
-            for running in (sending, gone):
-                running.cancel()
-            ended, _ = await asyncio.gather(sending, gone, return_exceptions=True)
-        if isinstance(ended, Exception):
-            log.warning("stream_broke", error=f"{type(ended).__name__}: {ended}")
-
-    async def _send(self, tail: Tail, send: Send) -> None:
-        await send(body(HELLO))
-        while True:
-            if self.after < tail.dropped:
-                # Written before the tail began, or long ago for a slow client: the log still has it.
-                page = await query.events(self.tails.ports, self.who, self.task.id, after=self.after, limit=PAGE)
-                self.after = page[-1].seq if page else tail.dropped
-                await send(body(b"".join(frame(one) for one in page)))
-            elif frames := tail.since(self.after):
-                self.after = tail.seq
-                await send(body(frames))
-            elif tail.is_over:
-                await send(body(tail.last_word, more=False))
-                return
-            else:
-                self.after = await tail.live(send, self.after)
 
 
 class Tails:
@@ -154,7 +105,29 @@ class Tails:
         self.drain = drain
         self._open: dict[tuple[int, Owner], Tail] = {}
 
-    def join(self, who: Principal, task: Task) -> Tail:
+    async def play(self, who: Principal, task: Task, after: int, send: Send) -> None:
+        """The log from *after* on, to its end. Once everything is sent, the tail itself hands on what is new."""
+        tail = self._join(who, task)
+        try:
+            await send(body(HELLO))
+            while True:
+                if after < tail.dropped:
+                    # Written before the tail began, or long ago for a slow client: the log still has it.
+                    page = await query.events(self.ports, who, task.id, after=after, limit=PAGE)
+                    after = page[-1].seq if page else tail.dropped
+                    await send(body(b"".join(frame(one) for one in page)))
+                elif frames := tail.since(after):
+                    after = tail.seq
+                    await send(body(frames))
+                elif tail.is_over:
+                    await send(body(tail.last_word, more=False))
+                    return
+                else:
+                    after = await tail.live(send, after)
+        finally:
+            self._leave(tail)
+
+    def _join(self, who: Principal, task: Task) -> Tail:
         key = (task.id, who.owner)
         tail = self._open.get(key)
         if tail is None or tail.is_over:
@@ -162,7 +135,7 @@ class Tails:
         tail.watchers += 1
         return tail
 
-    def leave(self, tail: Tail) -> None:
+    def _leave(self, tail: Tail) -> None:
         tail.watchers -= 1
         if tail.watchers == 0:
             tail.close()

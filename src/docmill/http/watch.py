@@ -12,7 +12,8 @@ since, some of it perhaps twice: `version` tells.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -20,6 +21,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Send
 
 from docmill.core.access import Owner, Principal
 from docmill.core.errors import DocmillError
@@ -28,7 +30,7 @@ from docmill.core.task import Task
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
-from docmill.http.events import HEARTBEAT, HELLO, EventStream, last_seen, set_within, wants_json
+from docmill.http.events import HEARTBEAT, HELLO, EventStream, body, last_seen, set_within, wants_json
 from docmill.http.limits import Drain, HttpOptions
 from docmill.http.uploads import MAX_ROW_ID
 from docmill.http.wire import Json, TaskOut, encode
@@ -71,7 +73,7 @@ async def get_changes(
         return Json({"tasks": [_now(task) for task in found], "next": latest})
     await ports.ledger.ping()  # once a stream has begun, it is too late to say 503
     boards: Boards = request.app.state.boards
-    return EventStream(boards.watch(who, after))
+    return EventStream(partial(boards.play, who, after))
 
 
 class Boards:
@@ -83,24 +85,25 @@ class Boards:
         self.drain = drain
         self._open: dict[Owner, Board] = {}
 
-    async def watch(self, who: Principal, after: int) -> AsyncGenerator[bytes, None]:
+    async def play(self, who: Principal, after: int, send: Send) -> None:
         board = self._open.get(who.owner)
         if board is None or board.is_over:
             board = self._open[who.owner] = Board(self.ports, who, self.options.poll_s, self.drain)
         board.watchers += 1
         try:
-            yield HELLO
+            await send(body(HELLO))
             await board.ready.wait()
             place, frames = board.newer_than(after)
             if frames:
-                yield frames
+                await send(body(frames))
             while not board.is_over:
                 news = board.news
                 if place < board.place:
                     place, frames = board.since(place)
-                    yield frames
+                    await send(body(frames))
                 elif not await set_within(news, self.options.heartbeat_s):
-                    yield HEARTBEAT
+                    await send(body(HEARTBEAT))
+            await send(body(b"", more=False))
         finally:
             board.watchers -= 1
             if board.watchers == 0:

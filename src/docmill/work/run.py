@@ -90,7 +90,7 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
 def traced(ports: Ports, task: Task, attempt: Attempt) -> AbstractContextManager[str]:
     """The stage, after the time that it waited for us."""
     parent, facts = task.wishes.trace, {"task": task.id, "attempt": attempt.number, "stage": attempt.stage.value}
-    if attempt.started_ms and attempt.due_ms:
+    if attempt.started_ms and attempt.started_ms > attempt.due_ms:
         ports.tracer.record("queue", parent=parent, began_ms=attempt.due_ms, ended_ms=attempt.started_ms, **facts)
     return ports.tracer.span(f"stage {attempt.stage.value}", parent=parent, **facts)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -118,7 +119,7 @@ async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
             full.set()
             await room.wait()
 
-    stream = events.TailStream(desk.app.state.tails, local, await desk.task(task_id), 0)
+    stream = events.EventStream(partial(desk.app.state.tails.play, local, await desk.task(task_id), 0))
     sending = asyncio.ensure_future(stream({}, asyncio.Event().wait, send))
     while b"event: " not in seen:
         await asyncio.sleep(0.01)
