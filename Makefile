@@ -47,11 +47,11 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/services/debian.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 -m "not alone and not long"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
 	$(BIN)/python -m pytest --durations 10 -m alone
 
 test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m long
+	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m long
 
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
 	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page

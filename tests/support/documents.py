@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import struct
+import threading
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.message import EmailMessage
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pypdfium2
 
 ENGLISH = "The quarterly report describes how the harbour grew during the last year and what it cost."
 GERMAN = "Die Straßenbrücke über den Fluss wurde größer gebaut, weil die Häuser dahinter schöner aussehen sollten."
 CHINESE = "本页介绍服务账号的工作原理和使用场景以及相关限制"
+ONE_THREAD = threading.Lock()
 ROWS = [["Port", "Ships", "Tonnes"], ["Hamburg", "120", "4500"], ["Bremen", "80", "2100"], ["Kiel", "35", "900"]]
 
 
@@ -22,6 +30,16 @@ def png(width: int = 120, height: int = 80, colour: str = "teal") -> bytes:
     out = io.BytesIO()
     Image.new("RGB", (width, height), colour).save(out, "PNG")
     return out.getvalue()
+
+
+@contextmanager
+def opened(data: bytes) -> Iterator[pypdfium2.PdfDocument]:
+    """PDFium may be in one thread at a time, and a peer reads what it gets in threads of its own."""
+    with ONE_THREAD:
+        import pypdfium2
+
+        with pypdfium2.PdfDocument(data) as document:
+            yield document
 
 
 def pdf(path: Path, pages: int = 1, *, text: str = ENGLISH, encrypt: str | None = None) -> Path:
@@ -119,7 +137,6 @@ def pdf_chinese(path: Path) -> Path:
 
 def text_image(lines: list[str], *, dpi: int = 130) -> bytes:
     """A PNG of text, drawn by reportlab and PDFium: no system font is needed."""
-    import pypdfium2
     from reportlab.pdfgen.canvas import Canvas
 
     out = io.BytesIO()
@@ -128,9 +145,8 @@ def text_image(lines: list[str], *, dpi: int = 130) -> bytes:
     for number, line in enumerate(lines):
         canvas.drawString(20, 30 * (len(lines) - number) - 5, line)
     canvas.save()
-    document = pypdfium2.PdfDocument(out.getvalue())
-    image = document[0].render(scale=dpi / 72).to_pil().convert("RGB")
-    document.close()
+    with opened(out.getvalue()) as document:
+        image = document[0].render(scale=dpi / 72).to_pil().convert("RGB")
     out = io.BytesIO()
     image.save(out, "PNG")
     return out.getvalue()
@@ -318,7 +334,6 @@ def assemble_pdf(objects: list[bytes]) -> bytes:
 
 def pdf_turned(path: Path, angle: int, crop: tuple[float, float, float, float] | None = None) -> Path:
     """A page with an orange picture among text, turned, and cut to *crop* (points, from the bottom left)."""
-    import pypdfium2
     from PIL import Image
     from reportlab.lib.utils import ImageReader
     from reportlab.pdfgen.canvas import Canvas
@@ -333,13 +348,12 @@ def pdf_turned(path: Path, angle: int, crop: tuple[float, float, float, float] |
     canvas.drawImage(ImageReader(picture), 120, 300, 200, 150)
     canvas.drawString(120, 285, "Figure 1: The harbour from above")
     canvas.save()
-    document = pypdfium2.PdfDocument(out.getvalue())
-    page = document[0]
-    page.set_rotation(angle)
-    if crop:
-        page.set_cropbox(*crop)
-    document.save(path)
-    document.close()
+    with opened(out.getvalue()) as document:
+        page = document[0]
+        page.set_rotation(angle)
+        if crop:
+            page.set_cropbox(*crop)
+        document.save(path)
     return path
 
 

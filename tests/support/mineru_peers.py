@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import uuid4
 
-import pypdfium2 as pdfium
 from PIL import Image
 
+from support.documents import opened
 from support.peers import Asked, ProviderPeer, Reply, route
 
 WIDTH, HEIGHT = 600, 800
@@ -26,11 +26,8 @@ def picture() -> bytes:
 
 
 def page_texts(data: bytes) -> list[str]:
-    pdf = pdfium.PdfDocument(data)
-    try:
+    with opened(data) as pdf:
         return [page.get_textpage().get_text_bounded().strip() for page in pdf]
-    finally:
-        pdf.close()
 
 
 def result_zip(pages: list[str], prefix: str, stem: str, *, layout: str, pictures: bool = True) -> bytes:

@@ -137,7 +137,6 @@ def test_when_the_picture_of_a_page_is_read(text: str, cover: float, paths: int,
 @pytest.fixture(scope="module")
 def two_columns() -> Image.Image:
     """A page of two columns; upright it reads `left 0 ... left 19 right 0 ... right 19`."""
-    import pypdfium2
     from reportlab.pdfgen.canvas import Canvas
 
     out = io.BytesIO()
@@ -147,7 +146,7 @@ def two_columns() -> Image.Image:
         canvas.drawString(50, 760 - 30 * number, f"left column {number}, how the harbour grew")
         canvas.drawString(320, 760 - 30 * number, f"right column {number}, what the bridge cost")
     canvas.save()
-    with pypdfium2.PdfDocument(out.getvalue()) as document:
+    with documents.opened(out.getvalue()) as document:
         return document[0].render(scale=1.6).to_pil().convert("RGB")
 
 
