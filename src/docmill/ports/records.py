@@ -1,0 +1,188 @@
+"""What is kept in rows besides tasks: rules, tables, documents, keys; and all of it at once, to move it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from docmill.contracts import Asset, NormalizedDocument
+from docmill.core.access import Owner, Principal
+from docmill.core.moving import Record, RuleRecord, TableRecord, TaskRecord
+from docmill.core.rules import Draft, Rule
+
+
+class RuleBook(Protocol):
+    """The rules of every user, and the global default that all see."""
+
+    async def default(self) -> Rule:
+        """The one global default rule; created on the first call, once, however many call."""
+        ...
+
+    async def get(self, rule_id: int, who: Owner) -> Rule | None: ...
+
+    async def list(self, who: Owner, *, limit: int, offset: int) -> tuple[list[Rule], int]: ...
+
+    async def add(self, draft: Draft, who: Owner) -> Rule: ...
+
+    async def replace(self, rule_id: int, draft: Draft, who: Owner) -> Rule | None: ...
+
+    async def remove(self, rule_id: int, who: Owner) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A JSON value of a project."""
+
+    id: int
+    project_id: int
+    name: str
+    data: Any
+    created_ms: int
+    updated_ms: int
+
+
+Edit = Callable[[Any, Callable[[str, str], int | None]], tuple[Any, str | None, str | None, int | None]]
+"""Takes the table's value and `who_mounted(pointer, entry) -> task id`; gives the new value and, for a mount,
+pointer, entry and task id to remember."""
+
+
+class Tables(Protocol):
+    async def add(self, who: Owner, project_id: int, name: str, data: Any) -> Table: ...
+
+    async def get(self, table_id: int, who: Owner) -> Table | None: ...
+
+    async def list(self, who: Owner, project_id: int) -> list[Table]:
+        """Oldest first, without their data."""
+        ...
+
+    async def replace(self, table_id: int, who: Owner, *, name: str | None, data: Any) -> Table | None: ...
+
+    async def remove(self, table_id: int, who: Owner) -> bool: ...
+
+    async def edit(self, table_id: int, who: Owner, edit: Edit) -> Table | None:
+        """Read, change and write in one transaction. None: no such table."""
+        ...
+
+
+class Repository(Protocol):
+    """Documents and assets of every tenant. Key: tenant, document, version; latest is the newest `created_at`."""
+
+    async def put(self, document: NormalizedDocument) -> bool:
+        """Store document and assets. True: it is new; False: the same was there. Other content: Conflict."""
+        ...
+
+    async def get(self, tenant: str, document_id: UUID, version: str | None = None) -> NormalizedDocument | None:
+        """A version, or the latest. Deleted ones are not found."""
+        ...
+
+    async def versions(self, tenant: str, document_id: UUID) -> list[NormalizedDocument]: ...
+
+    async def list(
+        self, tenant: str, *, collection_id: UUID | None, limit: int, after: str | None
+    ) -> tuple[list[NormalizedDocument], str | None]:
+        """A page and the cursor of the next, or None. A foreign cursor: BadRequest("cursor_invalid")."""
+        ...
+
+    async def delete(
+        self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False
+    ) -> bool: ...
+
+    async def uses(self, tenant: str, document_id: UUID) -> set[str]:
+        """The URIs of all blobs that the document's versions and assets still name, hidden ones included."""
+        ...
+
+    async def used(self, tenant: str, uris: Sequence[str]) -> set[str]:
+        """Those of these URIs (of our own store) that any document or asset names, hidden ones included."""
+        ...
+
+    async def put_asset(self, asset: Asset) -> bool:
+        """Add the asset to the latest version of its document, or replace it there. True: it is new.
+
+        No such document: Conflict("document_missing"); an id of another document's: Conflict("asset_conflict").
+        """
+        ...
+
+    async def get_asset(self, tenant: str, asset_id: UUID) -> Asset | None: ...
+
+    async def list_assets(
+        self, tenant: str, document_id: UUID, *, limit: int, after: str | None
+    ) -> tuple[Sequence[Asset], str | None]: ...
+
+    async def delete_asset(self, tenant: str, asset_id: UUID, *, hard: bool = False) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key without its secret."""
+
+    id: str
+    name: str
+    principal: Principal
+    created_ms: int
+    used_ms: int | None
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class KeyRing(Protocol):
+    """API keys. Only the SHA-256 of a secret is stored."""
+
+    async def add(self, name: str, principal: Principal, *, digest: str, expires_ms: int | None = None) -> ApiKey: ...
+
+    async def find(self, digest: str) -> Principal | None:
+        """Whose key it is; None if unknown, expired or revoked (judged by the database's clock)."""
+        ...
+
+    async def list(self) -> list[ApiKey]: ...
+
+    async def revoke(self, key_id: str) -> bool: ...
+
+    async def any_active(self) -> bool: ...
+
+
+class Inventory(Protocol):
+    """Everything in the database, of all tenants, as records that another deployment can take."""
+
+    async def identity(self) -> str:
+        """Who this deployment is: the same answer for as long as its database lives."""
+        ...
+
+    def records(self, kind: str) -> AsyncIterator[Record]:
+        """In a stable order; of tasks those that have ended. Each record is consistent in itself."""
+        ...
+
+    async def unfinished(self) -> set[int]:
+        """Tasks that have not ended."""
+        ...
+
+    async def reserve(self, highest: Mapping[str, int], *, keep: bool = True) -> dict[str, int]:
+        """By kind: new things get numbers above this one from now on. The last numbers that were given out before.
+
+        Without *keep* nothing is written.
+        """
+        ...
+
+    async def number(
+        self, origin: str, record: RuleRecord | TableRecord | TaskRecord, *, floor: int, keep: bool = True
+    ) -> int | None:
+        """The number that the record of *origin* has here, or gets: its own if that was never given out (the last one
+        was *floor*), else a new one.
+
+        Asked again, the answer is the same. Without *keep* nothing is written, and None stands for a new one.
+        """
+        ...
+
+    def check(self, record: Record) -> None:
+        """Invalid("backup_damaged") for a record that could not be read again once it was taken."""
+        ...
+
+    async def has(self, record: Record) -> bool:
+        """Conflict("document_exists") if it is here with other content."""
+        ...
+
+    async def take(self, record: Record) -> bool:
+        """Write a record whole, or leave what is there as it is: False. Raises like `has`, and Conflict if one of its
+        parts belongs to something else."""
+        ...
