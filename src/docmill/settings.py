@@ -334,6 +334,10 @@ class Settings(BaseSettings):
         return self.redis_url is not None
 
     @property
+    def upload_bytes(self) -> int:
+        return self.max_upload_mb * 1024 * 1024
+
+    @property
     def library_root(self) -> Path:
         return (self.library or self.data / "library").resolve()
 

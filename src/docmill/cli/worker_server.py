@@ -99,7 +99,7 @@ async def serve(chosen: Settings, spool: Path) -> None:
     )
     options = ServerOptions(
         api_key=os.environ.get(API_KEY) or None,
-        max_source_bytes=chosen.max_upload_mb * compose.MB,
+        max_source_bytes=chosen.upload_bytes,
         version=__version__,
     )
     config = uvicorn.Config(

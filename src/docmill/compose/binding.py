@@ -1,0 +1,275 @@
+"""Settings become Ports, and Ports a worker. Whether one process is alone or many share is asked here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from pathlib import Path
+from secrets import token_hex
+
+import structlog
+
+from docmill import __version__
+from docmill.adapters.fetching.guarded import GuardedFetcher
+from docmill.adapters.fetching.posting import GuardedPoster
+from docmill.adapters.limiters.local import LocalLimiter
+from docmill.adapters.queues.local import LocalQueue
+from docmill.adapters.signals.local import LocalSignals
+from docmill.adapters.sql.database import Database
+from docmill.adapters.sql.documents import SqlDocuments
+from docmill.adapters.sql.keys import SqlKeys
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.migrate import migrate
+from docmill.adapters.sql.outbox import SqlOutbox
+from docmill.adapters.sql.rules import SqlRules
+from docmill.adapters.sql.tables import SqlTables
+from docmill.adapters.sql.tombstones import SqlTombstones
+from docmill.adapters.sql.webhooks import SqlWebhooks
+from docmill.compose.engines import auto_engine, captioner, external_workers, extractor, local_engine, provider_engine
+from docmill.compose.folders import alone_in, clear_scratch, own_scratch
+from docmill.compose.keeping import libraries, links, open_database, open_store
+from docmill.core.errors import Invalid
+from docmill.core.retention import Retention
+from docmill.ports import (
+    Engine,
+    Inventory,
+    KeyRing,
+    Ledger,
+    Limiter,
+    Limits,
+    NoTracer,
+    Ports,
+    Queue,
+    RunState,
+    Signals,
+    Store,
+    Tracer,
+)
+from docmill.settings import Settings
+from docmill.work import sweep
+from docmill.work.heart import Heart
+from docmill.work.places import Places
+from docmill.worker import Worker
+
+log = structlog.get_logger(__name__)
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def limits(settings: Settings) -> Limits:
+    llm, captions = settings.llm, settings.captions
+    plain = Limits(
+        upload_bytes=settings.upload_bytes,
+        task_timeout_s=settings.etl_task_timeout,
+        lease_ms=round(settings.lease * 1000),
+        beat_s=settings.heartbeat,
+        sweep_s=settings.sweep,
+        stay_home=settings.routing.stay_home,
+        webhook_s=settings.webhook_timeout,
+        webhook_window_ms=round(settings.webhook_days * DAY_MS),
+        retention=retention(settings),
+    )
+    if llm:
+        plain = replace(plain, llm_tokens=llm.budget_tokens, llm_seconds=llm.budget_seconds)
+    if captions:
+        plain = replace(
+            plain,
+            caption_confidence=captions.min_confidence,
+            caption_seconds=captions.budget_seconds,
+            captions=captions.max_images,
+        )
+    return plain
+
+
+def retention(settings: Settings) -> Retention:
+    days = settings.retention_days
+    failed = days if settings.retention_failed_days is None else settings.retention_failed_days
+    return Retention(
+        completed_ms=None if days is None else round(days * DAY_MS),
+        failed_ms=None if failed is None else round(failed * DAY_MS),
+        documents=settings.retention_documents,
+    )
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the processes of a deployment share besides database and store. One process alone shares with itself."""
+
+    queue: Queue = field(default_factory=LocalQueue)
+    signals: Signals = field(default_factory=LocalSignals)
+    limiter: Limiter = field(default_factory=LocalLimiter)
+    runstate: RunState | None = None
+
+
+@asynccontextmanager
+async def sharing(settings: Settings) -> AsyncIterator[Shared]:
+    if settings.redis_url is None:
+        yield Shared()
+        return
+    from docmill.adapters import redis
+    from docmill.adapters.limiters.redis import RedisLimiter
+    from docmill.adapters.queues.arq import ArqQueue
+    from docmill.adapters.runstate.redis import RedisRunState
+    from docmill.adapters.signals.redis import RedisSignals
+
+    client = redis.connect(settings.redis_url.get_secret_value())
+    queue, signals, runstate = ArqQueue(client), RedisSignals(client), RedisRunState(client)
+    try:
+        yield Shared(queue, signals, RedisLimiter(client), runstate)
+    finally:
+        for part in (queue, signals, runstate):
+            await part.close()
+        await client.aclose()
+
+
+NO_OTEL = "traces need the packages of OpenTelemetry. Install them with: pip install 'docmill[otel]'."
+
+
+def tracer(settings: Settings) -> Tracer:
+    if not settings.otel_endpoint:
+        return NoTracer()
+    try:
+        from docmill.adapters.tracing.otel import OtelTracer
+    except ImportError as error:
+        raise Invalid("setting_invalid", name="otel_endpoint", why=NO_OTEL) from error
+    return OtelTracer(settings.otel_endpoint, __version__)
+
+
+def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, app_url: str = "") -> Ports:
+    local = local_engine(settings)
+    engines: dict[str, Engine] = {"local": local}
+    providers = {name: provider_engine(settings, name) for name in settings.providers}
+    engines |= {**providers, "auto": auto_engine(settings, local, providers)}
+    store = open_store(settings)
+    return Ports(
+        ledger=SqlLedger(database),
+        tombstones=SqlTombstones(database),
+        queue=shared.queue,
+        signals=shared.signals,
+        store=store,
+        rules=SqlRules(database),
+        tables=SqlTables(database),
+        documents=SqlDocuments(database),
+        keys=SqlKeys(database),
+        webhooks=SqlWebhooks(database),
+        outbox=SqlOutbox(database),
+        poster=GuardedPoster(
+            GuardedFetcher(
+                allow_networks=[ip_network(one) for one in settings.webhook_networks], ports=settings.webhook_ports
+            )
+        ),
+        engines=engines,
+        renderer=local,
+        library=libraries(settings, store),
+        scratch=scratch,
+        workers=external_workers(settings),
+        app_url=app_url,
+        links=links(settings, store, app_url),
+        limiter=shared.limiter,
+        runstate=shared.runstate,
+        fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
+        extractor=extractor(settings),
+        captioner=captioner(settings),
+        tracer=tracer(settings),
+        limits=limits(settings),
+    )
+
+
+@asynccontextmanager
+async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
+    """Ports on a database of the newest schema. One process alone holds its data folder; several share nothing on disk
+    but a folder in which each has its own."""
+    async with AsyncExitStack() as stack:
+        if settings.is_distributed:
+            scratch = stack.enter_context(own_scratch(settings.data / "scratch"))
+        else:
+            stack.enter_context(alone_in(settings.data))
+            scratch = (settings.data / "scratch").resolve()
+            clear_scratch(scratch)
+        database = open_database(settings)
+        stack.push_async_callback(database.close)
+        await migrate(database)
+        shared = await stack.enter_async_context(sharing(settings))
+        ports = bind(settings, database, shared, scratch, settings.app_url or app_url)
+        stack.push_async_callback(_close, ports)
+        # Whoever knows its id may name the default rule in the very first request.
+        await ports.rules.default()
+        yield ports
+
+
+async def _close(ports: Ports) -> None:
+    for model in (ports.extractor, ports.captioner):
+        if model is not None:
+            await model.close()
+    for engine in ports.engines.values():
+        await engine.close()
+    for worker in ports.workers.values():
+        await worker.close()
+    await ports.library.close()
+    await ports.store.close()
+    await ports.tracer.close()
+
+
+@asynccontextmanager
+async def working(settings: Settings, ports: Ports) -> AsyncIterator[Worker]:
+    """A worker in this process. What a crash left behind is free again before it starts, if nobody else may hold it;
+    else when its lease has run out."""
+    if not settings.database_url:
+        freed = await sweep.free_all(ports)
+        if freed:
+            log.info("recovered", tasks=freed)
+    name = f"{socket.gethostname()}-{os.getpid()}-{token_hex(3)}"
+
+    @asynccontextmanager
+    async def heart_ledger() -> AsyncIterator[Ledger]:
+        if not settings.database_url:
+            yield ports.ledger
+            return
+        # The heart beats in a thread of its own: a connection belongs to one event loop.
+        database = open_database(settings, connections=1)
+        try:
+            yield SqlLedger(database)
+        finally:
+            await database.close()
+
+    heart = Heart(heart_ledger, worker=name, lease_ms=ports.limits.lease_ms, beat_s=ports.limits.beat_s)
+    worker = Worker(ports, heart, Places(jobs=settings.jobs, stage_jobs=settings.stage_jobs), name=name)
+    worker.start()
+    engines = ports.engines.values() if settings.warm else ()
+    warming = asyncio.gather(*(engine.warm() for engine in engines), return_exceptions=True)
+    try:
+        yield worker
+    finally:
+        warming.cancel()
+        await worker.stop()
+
+
+@asynccontextmanager
+async def key_ring(settings: Settings) -> AsyncIterator[KeyRing]:
+    """The API keys alone: to create one while the service runs, or before it ever did."""
+    database = open_database(settings)
+    try:
+        await migrate(database)
+        yield SqlKeys(database)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def moving(settings: Settings) -> AsyncIterator[tuple[Inventory, Store]]:
+    """Everything in the database and in the store: to export or import it, while the service runs or not."""
+    from docmill.adapters.sql.inventory import SqlInventory
+
+    async with AsyncExitStack() as stack:
+        database = open_database(settings)
+        stack.push_async_callback(database.close)
+        await migrate(database)
+        await SqlRules(database).default()
+        store = open_store(settings)
+        stack.push_async_callback(store.close)
+        yield SqlInventory(database), store
