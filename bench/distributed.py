@@ -25,7 +25,7 @@ from docmill.ports import Deferred, Ports
 from docmill.work import run
 from docmill.work.stages.step import Step
 from embedded import NoEngine
-from support.services import ObjectServer, Postgres, Redis
+from support.servers import ObjectServer, Postgres, Redis
 
 
 @contextmanager

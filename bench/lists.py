@@ -24,7 +24,7 @@ from docmill.http.wire import encode, faces_json
 from docmill.ports import Filter
 from support.databases import open_database
 from support.ledgers import ANNA
-from support.services import Postgres
+from support.servers import Postgres
 
 SLICES, ROUNDS = 40, 25
 FLAT, ENCODED = 1.10, 1.35

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from docmill.adapters.stores.local import LocalStore
 from docmill.adapters.stores.s3 import CloudStore
-from support.services import ObjectServer, S3Address
+from support.servers import ObjectServer, S3Address
 
 SLICES = 7
 PUTS = 150

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.services import (
+from support.servers import (
     MinerUServer,
     ObjectServer,
     Postgres,
@@ -19,7 +19,7 @@ from support.services import (
     Running,
     S3Address,
 )
-from support.services.chromium import ensure_chromium
+from support.servers.chromium import ensure_chromium
 from support.serving import Mode, Services
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback only
@@ -27,7 +27,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback onl
 RUNNING = pytest.StashKey[Running]()
 ALONE = (
     "browser/",
-    "services/",
+    "servers/",
     "journeys/test_big_finals.py",
     "journeys/test_big_uploads.py",
     "journeys/test_kills.py",

@@ -16,8 +16,8 @@ import httpx2
 
 from bench.chaos.nursery import Nursery
 from bench.chaos.units import Supervisor, Unit
-from support.services import ObjectServer, Postgres, Redis
-from support.services.process import free_port
+from support.servers import ObjectServer, Postgres, Redis
+from support.servers.process import free_port
 
 READY_S = 60.0
 

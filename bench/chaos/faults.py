@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bench.chaos.deployments import Deployment, Distributed
-from support.services.process import Server
+from support.servers.process import Server
 
 WEIGHTS = {
     "worker": 48,

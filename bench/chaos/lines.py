@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx2
 
 from bench.chaos.network import Network
-from support.services import ObjectServer, Postgres, PostgresAddress, Redis, RedisAddress, S3Address
+from support.servers import ObjectServer, Postgres, PostgresAddress, Redis, RedisAddress, S3Address
 from support.serving import Etl, Fleet, Services
 
 STATEMENT_S = 20.0

@@ -43,7 +43,7 @@ from docmill.work import control, sweep
 from docmill.work.receive import receive
 from support.databases import open_database
 from support.ledgers import a_task
-from support.services import Postgres, Redis
+from support.servers import Postgres, Redis
 
 T = TypeVar("T")
 

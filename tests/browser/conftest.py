@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from support.model_peer import ModelPeer
 from support.receiver import Receiver
-from support.services.chromium import QUIET_FLAGS
+from support.servers.chromium import QUIET_FLAGS
 from support.serving import Etl, Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"

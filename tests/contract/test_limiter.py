@@ -11,7 +11,7 @@ from docmill.adapters import redis
 from docmill.adapters.limiters.local import LocalLimiter
 from docmill.adapters.limiters.redis import RedisLimiter
 from docmill.ports import Limiter
-from support.services import Redis
+from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from docmill.adapters.queues.arq import ArqQueue, queue_name
 from docmill.adapters.queues.local import LocalQueue
 from docmill.core.turns import Lane, Waiting
 from docmill.ports import Queue
-from support.services import Redis
+from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from docmill.adapters import redis
 from docmill.adapters.runstate.redis import ENDED_S, RUNNING_S, RedisRunState
 from docmill.core.face import face_of
 from docmill.core.task import Stage, Status, Task, Wishes
-from support.services import Redis
+from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 

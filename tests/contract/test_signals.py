@@ -11,7 +11,7 @@ from docmill.adapters import redis
 from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.signals.redis import RedisSignals
 from docmill.ports import Signals
-from support.services import Redis
+from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from docmill.adapters.stores.s3 import CloudStore
 from docmill.core.errors import BadRequest, NotFound, StageFailed, TooLarge
 from docmill.core.keys import check_key
 from docmill.ports import Store
-from support.services import S3Address
+from support.servers import S3Address
 
 pytestmark = pytest.mark.anyio
 

@@ -27,7 +27,7 @@ from docmill.client import (
     Unreachable,
 )
 from docmill.client import calls as all_calls
-from support.services.process import free_ports
+from support.servers.process import free_ports
 from support.serving import Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"

@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from support.services import Postgres
+from support.servers import Postgres
 from support.serving import Etl, Service
 
 BODIES: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from support import hostile
-from support.services import Postgres, Redis, S3Address
+from support.servers import Postgres, Redis, S3Address
 from support.serving import Etl, Fleet, Services
 
 SECONDS = 60

@@ -13,7 +13,7 @@ import pytest
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen import canvas
 
-from support.services import MinerUServer
+from support.servers import MinerUServer
 from support.serving import Etl, Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"

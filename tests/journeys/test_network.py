@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from bench.chaos.lines import Lines, lines
-from support.services import PostgresAddress, RedisAddress, S3Address
+from support.servers import PostgresAddress, RedisAddress, S3Address
 
 LORIS = 60
 """Clients at once that hardly send anything."""

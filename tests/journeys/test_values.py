@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import httpx2
 import pytest
 
-from support.services import PostgresAddress
+from support.servers import PostgresAddress
 from support.serving import Etl, Service
 
 HERE = "@here@"

@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import httpx2
 
-from support.services import PostgresAddress, RedisAddress, S3Address
-from support.services.process import free_ports
+from support.servers import PostgresAddress, RedisAddress, S3Address
+from support.servers.process import free_ports
 
 READY_S = 30.0
 

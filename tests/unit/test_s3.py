@@ -14,7 +14,7 @@ from docmill.adapters.links.presigned import PresignedLinks
 from docmill.adapters.stores.s3 import CloudStore
 from docmill.core.errors import BadRequest, Forbidden, Unavailable
 from docmill.core.keys import tenant_prefix
-from support.services import S3Address
+from support.servers import S3Address
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from support.model_peer import ModelPeer
-from support.services.debian import ensure
-from support.services.process import free_ports
+from support.servers.debian import ensure
+from support.servers.process import free_ports
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md", "go-distributed.md")

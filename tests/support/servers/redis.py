@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from redis import Redis as Client
 from redis.exceptions import RedisError, ResponseError
 
-from support.services.process import Server, ServiceFailed, new_secret
+from support.servers.process import Server, ServiceFailed, new_secret
 
 USUAL_DATABASES = 16
 

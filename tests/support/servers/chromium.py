@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.services.debian import ensure
+from support.servers.debian import ensure
 
 QUIET_FLAGS = (
     "--headless",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2
 
-from support.services.process import Server, ServiceFailed, new_secret
+from support.servers.process import Server, ServiceFailed, new_secret
 
 VERSION = "4.0.12"
 PINS = Path(__file__).parents[3] / "requirements-mineru.txt"

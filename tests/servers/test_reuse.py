@@ -1,4 +1,4 @@
-from support.services import PostgresAddress, RedisAddress, Running, S3Address
+from support.servers import PostgresAddress, RedisAddress, Running, S3Address
 
 
 def test_nothing_named_means_nothing_to_reuse() -> None:

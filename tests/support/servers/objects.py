@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from support.services.process import Server, ServiceFailed, free_ports, new_secret
+from support.servers.process import Server, ServiceFailed, free_ports, new_secret
 
 BUCKET = "docmill-test"
 REGION = "us-east-1"

@@ -8,7 +8,7 @@ import obstore
 import pytest
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 
-from support.services import S3Address
+from support.servers import S3Address
 
 MEBIBYTE = 1024 * 1024
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from support.services import Postgres, PostgresAddress
+from support.servers import Postgres, PostgresAddress
 
 
 async def test_a_transaction_holds_what_was_committed_and_nothing_else(postgres_database: str) -> None:

@@ -4,9 +4,9 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from support.services.objects import BUCKET, REGION, S3Address
-from support.services.postgres import PostgresAddress
-from support.services.redis import RedisAddress
+from support.servers.objects import BUCKET, REGION, S3Address
+from support.servers.postgres import PostgresAddress
+from support.servers.redis import RedisAddress
 
 AWS = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 

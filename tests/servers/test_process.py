@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.services import ObjectServer, Postgres, Redis, ServiceFailed
-from support.services.process import Server, free_port
+from support.servers import ObjectServer, Postgres, Redis, ServiceFailed
+from support.servers.process import Server, free_port
 
 TESTS = Path(__file__).parents[1]
 SERVERS = [Postgres, Redis, ObjectServer]
@@ -19,7 +19,7 @@ SERVERS = [Postgres, Redis, ObjectServer]
 RUN_OF_TESTS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-import support.services as services
+import support.servers as services
 server = getattr(services, sys.argv[2])().start()
 print(server.process.supervisor.pid, server.folder, flush=True)
 time.sleep(600)
@@ -102,7 +102,7 @@ def test_postgres_does_not_run_as_root() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="others run the wheel's files in place")
 def test_postgres_runs_from_a_place_that_only_root_may_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import support.services.postgres as module
+    import support.servers.postgres as module
 
     private = module.copy_of_wheel(module.wheel(), tmp_path)
     assert not module.can_be_entered_by_all(private)
@@ -122,7 +122,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
 def test_a_port_that_was_taken_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with Redis() as first:
         offers = iter([first.port, first.port, free_port()])
-        monkeypatch.setattr("support.services.process.free_port", lambda: next(offers))
+        monkeypatch.setattr("support.servers.process.free_port", lambda: next(offers))
         with Redis() as second:
             assert second.port != first.port
             assert second.is_ready()

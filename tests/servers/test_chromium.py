@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.services.chromium import QUIET_FLAGS
+from support.servers.chromium import QUIET_FLAGS
 
 PAGE = b"<!doctype html><meta charset=utf-8><p id=sum></p><script>sum.textContent = 'made ' + (40 + 2)</script>"
 

@@ -5,12 +5,12 @@ with Postgres() as server:
     server.start()
 """
 
-from support.services.mineru import MinerUServer
-from support.services.objects import ObjectServer, S3Address
-from support.services.postgres import Postgres, PostgresAddress
-from support.services.process import ServiceFailed
-from support.services.redis import Redis, RedisAddress
-from support.services.reuse import Running
+from support.servers.mineru import MinerUServer
+from support.servers.objects import ObjectServer, S3Address
+from support.servers.postgres import Postgres, PostgresAddress
+from support.servers.process import ServiceFailed
+from support.servers.redis import Redis, RedisAddress
+from support.servers.reuse import Running
 
 __all__ = [
     "MinerUServer",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from support.services.process import Server, ServiceFailed, can_be_entered_by_all, new_secret
+from support.servers.process import Server, ServiceFailed, can_be_entered_by_all, new_secret
 
 UNPRIVILEGED = "nobody"
 UNSYNCED = {"fsync": "off", "full_page_writes": "off"}

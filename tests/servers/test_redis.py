@@ -5,7 +5,7 @@ from redis import Redis as Client
 from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from support.services import Redis, RedisAddress
+from support.servers import Redis, RedisAddress
 
 
 def test_it_answers_over_tcp(redis_url: str) -> None:
