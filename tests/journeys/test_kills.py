@@ -86,8 +86,7 @@ def test_nothing_is_lost_doubled_stuck_or_unreadable_over_fifty_kills(tmp_path: 
 
     assert TASKS == len(load.accepted)
     assert {"lost": 0, "stuck": 0, "doubled": 0, "wrong": 0, "unreadable": 0} == report
-    # Not the longest: on two busy cores a start may be late, and a task that saw several kills lets others go first.
-    assert recovery["p90"] < RESTART_TO_CLAIM_S
+    assert recovery["max"] < RESTART_TO_CLAIM_S
 
 
 def audit(etl: Etl, accepted: dict[int, str]) -> dict[str, int]:
@@ -123,16 +122,16 @@ def audit(etl: Etl, accepted: dict[int, str]) -> dict[str, int]:
 
 
 def claims_after(path: Path, restarts: list[float]) -> dict[str, float]:
-    """Seconds from each restart to the first attempt that began after it."""
+    """Seconds from each restart that found work to the first attempt that began after it."""
     database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     assert [("ok",)] == list(database.execute("PRAGMA integrity_check"))
     started = sorted(row[0] / 1000 for row in database.execute("SELECT at_ms FROM events WHERE kind = 'started'"))
+    lives = list(database.execute("SELECT min(at_ms) / 1000.0, max(at_ms) / 1000.0 FROM events GROUP BY task_id"))
     database.close()
     waits = []
     for begin, end in zip(restarts, [*restarts[1:], float("inf")], strict=True):
-        first = next((at for at in started if begin <= at < end), None)
-        if first is not None:
-            waits.append(first - begin)
+        if any(born < begin < ended for born, ended in lives):
+            waits.append(next((at for at in started if begin <= at < end), end) - begin)
     assert len(waits) > len(restarts) // 2, "hardly any restart had work to do: the load is too light"
     waits.sort()
     shown = {"max": waits[-1], "p90": waits[len(waits) * 9 // 10], "median": waits[len(waits) // 2]}

@@ -152,7 +152,7 @@ def test_a_lost_worker_costs_one_and_too_many_fail_the_task() -> None:
         machine.on_lost_worker(a_task(crashes=n), an_attempt(), next_id=NEXT, fault=lost).opens.delay_ms  # type: ignore[union-attr]
         for n in range(4)
     ]
-    assert [0, 0, 1000, 2000] == delays, "a suspect lets the others go first"
+    assert [0, 0, 250, 500] == delays, "a suspect lets the others go first"
 
     worn = a_task(crashes=machine.MAX_LOST_WORKERS - 1)
     change = machine.on_lost_worker(worn, an_attempt(), next_id=NEXT, fault=lost)

@@ -34,6 +34,7 @@ MAX_CRASHES = 3
 MAX_LOST_WORKERS = 10
 """Times that a whole worker may vanish under a task. Machines die for their own reasons, so more are forgiven."""
 BACKOFF_MS = 1_000
+SUSPICION_MS = 250
 
 WORKING = frozenset({State.RUNNING, State.HANDED_OVER})
 ENDED = frozenset({State.SUCCEEDED, State.FAILED})
@@ -445,7 +446,7 @@ def _failed(fault: Fault, details: Mapping[str, Any] | None = None) -> Event:
 
 def _suspicion_ms(crashes: int) -> int:
     """A task that was there when several workers died may be what killed them: it lets the others go first."""
-    return 0 if crashes <= 2 else min(BACKOFF_MS * 2 ** (crashes - 3), 60_000)
+    return 0 if crashes <= 2 else min(SUSPICION_MS * 2 ** (crashes - 3), 60_000)
 
 
 def _is_current(task: Task, attempt: Attempt) -> bool:
