@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
+# Compiled once, not by each of the processes that run tests, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 .PHONY: test-long help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
@@ -47,8 +49,8 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/servers/debian.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
 	$(BIN)/python -m pytest --durations 10 -m alone
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
 
 test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed
 	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m long

@@ -1,8 +1,6 @@
 """What every test may ask for. A service starts when the first test asks, is shared by all, and stops with the run."""
 
-import asyncio
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,21 +40,6 @@ LONG = tuple(
     for name in ("callbacks", "clocks", "fairness", "isolation", "seed_003", "stop", "webhooks")
 )
 """Their second walk, distributed, is for `make test-long`: `make test` has the fleet, the storm and all contracts."""
-
-
-def cancel_all_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """In place of the standard one, which cancels once and then waits for ever for a task that did not hear it."""
-    for _ in range(5):
-        left = asyncio.all_tasks(loop)
-        if not left:
-            return
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.wait(left, timeout=2))
-    print("tasks that cannot be cancelled:", *asyncio.all_tasks(loop), sep="\n", file=sys.stderr)
-
-
-asyncio.runners._cancel_all_tasks = cancel_all_tasks  # type: ignore[attr-defined]
 
 
 def pytest_configure(config: pytest.Config) -> None:

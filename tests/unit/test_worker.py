@@ -18,6 +18,7 @@ from docmill.core.parsed import Page, Parsed
 from docmill.core.task import Status, Task, Wishes
 from docmill.ports import PageReport, Ports, Store, Stored, Work
 from docmill.work import control, intake, query
+from docmill.work.notify import Notifier
 from docmill.work.turns import line_up
 from support.elsewhere import Elsewhere
 
@@ -257,3 +258,17 @@ async def test_a_page_that_could_not_be_read_is_named_by_task_and_event(tmp_path
     told = [event.data["damaged_pages"] for event in events if "damaged_pages" in event.data]
     assert (Status.COMPLETED, (1,)) == (done.status, done.damaged_pages)
     assert [[{"page_index": 1, "why": "the page cannot be loaded"}]] == told
+
+
+async def test_who_is_woken_and_stopped_in_the_same_moment_stops(tmp_path: Path) -> None:
+    async with compose.opened(settings.load(data=tmp_path / "data", jobs=1)) as ports:
+        for ticks in range(8):
+            notifier = Notifier(ports)
+            notifying = asyncio.create_task(notifier.run())
+            await asyncio.sleep(0.05)
+            notifier._wake.set()
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            notifying.cancel()
+            _, left = await asyncio.wait({notifying}, timeout=ports.limits.sweep_s / 2)
+            assert not left, f"after {ticks} ticks it went on"

@@ -95,7 +95,8 @@ class Notifier:
                 except Exception:
                     log.exception("notify_fault")
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._ports.limits.sweep_s)
+                    async with asyncio.timeout(self._ports.limits.sweep_s):
+                        await self._wake.wait()
         finally:
             ending = [listening, *self._sending]
             for task in ending:

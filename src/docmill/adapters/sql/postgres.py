@@ -102,7 +102,8 @@ class PostgresDatabase:
         if self._pool:
             pool, self._pool = self._pool, None
             try:
-                await asyncio.wait_for(pool.close(), 5)
+                async with asyncio.timeout(5):
+                    await pool.close()
             except TimeoutError:
                 pool.terminate()
 

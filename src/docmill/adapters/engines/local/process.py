@@ -250,7 +250,8 @@ class Child:
         await self._process.wait()
         self._stdin.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._draining, 1)
+            async with asyncio.timeout(1):
+                await self._draining
         shutil.rmtree(self._home, ignore_errors=True)
 
     async def _drain(self, stderr: asyncio.StreamReader) -> None:
