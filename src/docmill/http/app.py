@@ -249,8 +249,7 @@ def _lifespan(inner: Lifespan | None) -> Lifespan:
             finally:
                 app.state.drain.begin()
                 watching.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watching
+                await asyncio.wait({watching})
 
     return run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from uuid import UUID
 
 import structlog
@@ -144,5 +144,4 @@ class Reporter:
     async def __aexit__(self, *exc: object) -> None:
         if self._sending is not None:
             self._sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sending
+            await asyncio.wait({self._sending})

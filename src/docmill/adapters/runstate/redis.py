@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -111,8 +110,7 @@ class RedisRunState:
     async def close(self) -> None:
         if self._writing:
             self._writing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._writing
+            await asyncio.wait({self._writing})
 
     async def _write(self) -> None:
         while self._unwritten:
