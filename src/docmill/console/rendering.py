@@ -61,6 +61,7 @@ def _environment(language: str) -> Environment:
         "status_word": partial(telling.status_word, said),
         "status_sentence": partial(telling.status_sentence, said),
         "event_sentence": partial(telling.event_sentence, said),
+        "block_word": partial(telling.block_word, said),
         "stage_word": partial(telling.stage_word, said),
         "state_word": partial(telling.state_word, said),
     }

@@ -29,6 +29,17 @@ def stage_word(_: Words, stage: str) -> str:
     }.get(stage, stage)
 
 
+def block_word(_: Words, kind: str) -> str:
+    return {
+        "heading": _("Heading"),
+        "item": _("List item"),
+        "code": _("Code"),
+        "table": _("Table"),
+        "figure": _("Image"),
+        "caption": _("Caption"),
+    }.get(kind, _("Paragraph"))
+
+
 def state_word(_: Words, state: State) -> str:
     return {
         State.QUEUED: _("waiting"),

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 in 0-1 of the displayed page, origin top left."""
+BlockKind = Literal["heading", "text", "item", "code", "table", "figure", "caption"]
+
+
+class Block(NamedTuple):
+    """Some lines of a page's Markdown, and where they stand on the page. In JSON a list: a page has many."""
+
+    kind: BlockKind
+    first: int
+    """The line of the page's Markdown with which it begins, counted from 0."""
+    end: int
+    """The line after its last one."""
+    bbox: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +27,8 @@ class Page:
     markdown: str
     damage: str | None = None
     """Why the page could not be read, or None. A damaged page's Markdown holds what could be saved."""
+    blocks: tuple[Block, ...] = ()
+    """In the order of the Markdown. Lines whose place the engine does not know are in none, or in one without a box."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from docmill.console.pages.tasks import address
 from docmill.console.visit import Form, Visit
 from docmill.core.errors import Conflict, DocmillError, Invalid, NotFound
 from docmill.core.task import Attempt
@@ -83,11 +84,13 @@ async def test(console: Console, visit: Visit, _: Form) -> Response:
     return console.redirect(visit, f"/deliveries?said={'arrived' if notice.state is Sent.DELIVERED else 'lost'}#sent")
 
 
-async def redeliver(console: Console, visit: Visit, _: Form) -> Response:
+async def redeliver(console: Console, visit: Visit, form: Form) -> Response:
     notice_id: int = visit.request.path_params["notice_id"]
     if notice_id >= 2**63:
         raise NotFound("webhook_delivery_not_found", delivery=notice_id)
-    await webhooks.redeliver(visit.ports, visit.who, notice_id)
+    notice = await webhooks.redeliver(visit.ports, visit.who, notice_id)
+    if form.get("back") == "task" and notice.task_id:
+        return console.redirect(visit, address(notice.task_id, "again"))
     return console.redirect(visit, "/deliveries?said=again#sent")
 
 
@@ -104,7 +107,7 @@ async def _show(console: Console, visit: Visit, fresh: Fresh, status: int = 200)
     with suppress(ValueError):
         state = Sent(visit.query("state"))
     notices, following = await webhooks.deliveries(
-        ports, who, state=state, before=visit.number("sent") or None, limit=SENT_PAGE
+        ports, who, state=state, task_id=visit.number("task"), before=visit.number("sent") or None, limit=SENT_PAGE
     )
     hooks = await webhooks.listed(ports, who)
     return console.render(
@@ -119,6 +122,7 @@ async def _show(console: Console, visit: Visit, fresh: Fresh, status: int = 200)
         told=[Told(one, await ports.outbox.tries(one.id, who.owner)) for one in notices],
         older_sent=following,
         state=state,
+        task_id=visit.number("task"),
         kinds=KINDS,
         fresh=fresh,
         said=visit.query("said"),

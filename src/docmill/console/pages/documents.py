@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,7 +15,7 @@ from docmill.console.markdown import rendered
 from docmill.console.visit import Visit
 from docmill.contracts import Asset, FileBlob, NormalizedDocument, check
 from docmill.core.errors import DocmillError, NotFound
-from docmill.core.parsed import Parsed
+from docmill.core.parsed import Block, Box, Parsed
 from docmill.core.task import Task
 from docmill.ports import Ports
 from docmill.work import documents
@@ -26,16 +28,33 @@ if TYPE_CHECKING:
 VIEWS = ("read", "json", "checks")
 MAX_MARKDOWN = 4 * 1024**2
 MAX_CHECKED = 200
+MOST_BLOCKS = 2000
+"""Of one page. Nobody points at more, and a browser should not have to draw them."""
+SAME_PLACE = 0.005
+EXCERPT = 80
+SIGNS = re.compile(r"[#*_`|\\>]+|^[-+] |!?\[|\]\([^)]*\)|<[^>]*>", re.MULTILINE)
+"""What Markdown writes and nobody reads aloud."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A block of text and its box on the page."""
+
+    number: int
+    kind: str
+    bbox: Box
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One page: its text as HTML, and the assets on it."""
+    """One page: its text as HTML, the assets on it, and where its text stands."""
 
     number: int
     html: Markup
     assets: list[Asset]
     damage: str | None = None
+    spots: list[Spot] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,38 @@ def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf 
     here = [(figure, asset) for figure, asset in figures if figure.page_index in (page.index, None)]
     images = {figure.name: str(asset.ref.asset_id) for figure, asset in figures}
     tables = [str(asset.ref.asset_id) for figure, asset in here if figure.kind == "table"]
-    return Leaf(number, rendered(page.markdown, images, tables), [asset for _, asset in here], page.damage)
+    blocks = placed_blocks(page.blocks, [figure.bbox for figure, _ in here if figure.bbox])
+    lines = page.markdown.split("\n")
+    return Leaf(
+        number,
+        rendered(page.markdown, images, tables, blocks),
+        [asset for _, asset in here],
+        page.damage,
+        [
+            Spot(at, block.kind, block.bbox, excerpt(lines[block.first : block.end]))
+            for at, block in blocks.items()
+            if block.bbox
+        ],
+    )
+
+
+def placed_blocks(blocks: Sequence[Block], assets: Sequence[Box]) -> Mapping[int, Block]:
+    """The blocks that have a place of their own, by number. Tables and figures are shown as the assets they are."""
+    return {
+        at: block
+        for at, block in enumerate(blocks[:MOST_BLOCKS], 1)
+        if block.bbox and not any(is_same(block.bbox, asset) for asset in assets)
+    }
+
+
+def is_same(one: Box, other: Box) -> bool:
+    return all(abs(a - b) < SAME_PLACE for a, b in zip(one, other, strict=True))
+
+
+def excerpt(lines: Sequence[str]) -> str:
+    """How the block begins, without the signs of Markdown."""
+    text = " ".join(SIGNS.sub(" ", "\n".join(lines)[: 4 * EXCERPT]).split())
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT].rstrip()}…"
 
 
 async def checks(ports: Ports, document: NormalizedDocument, task: Task | None) -> list[Check]:

@@ -12,14 +12,16 @@ from docmill.console.pages.tasks import address
 from docmill.console.visit import Form, Visit
 from docmill.core.errors import BadRequest, NotFound
 from docmill.core.task import Attempt, LoggedEvent, State, Task
+from docmill.core.webhooks import Notice
 from docmill.ports import Delivery, Ports
-from docmill.work import control, query
+from docmill.work import control, query, webhooks
 from docmill.work.objects import objects
 
 if TYPE_CHECKING:
     from docmill.console.app import Console
 
 EVENTS = 500
+MESSAGES = 50
 ARTIFACTS = {
     "source": ("source_key", "application/octet-stream"),
     "markdown.md": ("markdown_key", "text/markdown; charset=utf-8"),
@@ -27,6 +29,14 @@ ARTIFACTS = {
     "output.json": ("output_key", "application/json"),
     "extraction.json": ("extraction_key", "application/json"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message about the task, and the address it goes to."""
+
+    notice: Notice
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +80,20 @@ async def _facts(visit: Visit, found: Task) -> dict[str, Any]:
         "bars": waterfall(attempts, round(time.time() * 1000)),
         "artifacts": [name for name in ARTIFACTS if _key(found, name)],
         "deliveries": await _deliveries(visit.ports, found),
+        "told": await _told(visit, found),
     }
 
 
 async def _deliveries(ports: Ports, found: Task) -> list[Delivery]:
     return await ports.ledger.deliveries(found.job_id, limit=50) if found.job_id else []
+
+
+async def _told(visit: Visit, found: Task) -> list[Told]:
+    notices, _ = await webhooks.deliveries(visit.ports, visit.who, task_id=found.id, limit=MESSAGES)
+    if not notices:
+        return []
+    addresses = {one.id: one.url for one in await webhooks.listed(visit.ports, visit.who)}
+    return [Told(one, addresses.get(one.webhook_id, one.webhook_id)) for one in notices]
 
 
 async def cancel(console: Console, visit: Visit, form: Form) -> Response:

@@ -1,4 +1,6 @@
 // The page beside its text: what is pointed at or focused on one side lights up on the other.
+const NAMED = "[data-asset], [data-block]";
+
 export function reading(split) {
   const paper = document.getElementById("paper");
   const image = paper.querySelector("img");
@@ -16,17 +18,24 @@ export function reading(split) {
     const id = one.getAttribute("src").split("/")[4];
     if (!one.closest("[data-asset]")) one.dataset.asset = id;
   }
-  for (const one of split.querySelectorAll(".markdown [data-asset]")) one.tabIndex = 0;
 
-  const twins = (id) => split.querySelectorAll(`[data-asset="${CSS.escape(id)}"]`);
+  // An asset has one name; an element of the text may stand for several blocks.
+  const names = ({ dataset }) => [
+    ...(dataset.asset ? [`[data-asset="${CSS.escape(dataset.asset)}"]`] : []),
+    ...(dataset.block ?? "").split(" ").filter(Boolean).map((number) => `[data-block~="${CSS.escape(number)}"]`),
+  ];
+  const twins = (one) => (names(one).length ? split.querySelectorAll(names(one).join()) : []);
+  const side = (one) => one.closest("section, article");
   function light(target, other) {
     for (const one of split.querySelectorAll(".lit")) one.classList.remove("lit");
-    const asset = target?.closest?.("[data-asset]");
-    if (!asset) return;
-    for (const one of twins(asset.dataset.asset)) {
+    const named = target?.closest?.(NAMED);
+    if (!named) return;
+    let shown = false;
+    for (const one of twins(named)) {
       one.classList.add("lit");
-      if (other && one.closest("section, article") !== asset.closest("section, article")) {
+      if (other && !shown && side(one) !== side(named)) {
         one.scrollIntoView({ block: "nearest", behavior: "auto" });
+        shown = true;
       }
     }
   }
@@ -35,14 +44,32 @@ export function reading(split) {
   split.addEventListener("focusin", (event) => light(event.target, true));
   split.addEventListener("focusout", () => light(null, false));
   split.querySelector(".boxes").addEventListener("click", (event) => {
-    const box = event.target.closest("a[data-asset]");
-    const text = box && split.querySelector(`.markdown [data-asset="${CSS.escape(box.dataset.asset)}"]`);
+    const box = event.target.closest("a");
+    const text = box && [...twins(box)].find((one) => one.closest(".markdown"));
     if (text) {
       event.preventDefault();
       text.focus();
       text.scrollIntoView({ block: "center" });
     }
   });
+
+  // A page has many blocks: Tab stops once on each side, the arrows go on from there.
+  const sides = [split.querySelectorAll(".boxes a"), split.querySelectorAll(".markdown :is([data-asset], [data-block])")];
+  for (const side of sides.map((found) => [...found])) {
+    const stop = (here) => side.forEach((one) => { one.tabIndex = one === here ? 0 : -1; });
+    stop(side[0]);
+    for (const one of side) {
+      one.addEventListener("focus", () => stop(one));
+      one.addEventListener("keydown", (event) => {
+        if (event.target !== one || event.altKey || event.ctrlKey || event.metaKey) return;
+        const at = side.indexOf(one);
+        const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: side.length - 1 }[event.key];
+        if (next === undefined) return;
+        event.preventDefault();
+        side[next]?.focus();
+      });
+    }
+  }
 
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea")) return;

@@ -3,9 +3,26 @@ import { Live, fragment } from "./live.js";
 import { say } from "./times.js";
 
 const PAUSE_MS = 250;
+const LOOK_MS = 2000;
+const LOOKS = 15;
+
+// Messages about the end of a task leave after it: look for a while how they fare.
+function follow(place, looks = LOOKS) {
+  if (!looks || !place.querySelector("[data-pending]")) return;
+  setTimeout(async () => {
+    const held = place.contains(document.activeElement) && document.activeElement !== document.body;
+    if (!document.hidden && !held) {
+      try {
+        place.replaceChildren(await fragment(`/tasks/${place.dataset.task}/live`));
+        say(place);
+      } catch { /* the next look tries again */ }
+    }
+    follow(place, looks - 1);
+  }, LOOK_MS);
+}
 
 export function task(place) {
-  if (place.dataset.final === "1") return;
+  if (place.dataset.final === "1") return follow(place);
   let seq = place.dataset.seq;
   let drawing = false;
   let again = false;
@@ -29,7 +46,10 @@ export function task(place) {
     setTimeout(() => {
       drawing = false;
       if (again) draw();
-      else if (ended) live.end();
+      else if (ended) {
+        live.end();
+        follow(place);
+      }
     }, PAUSE_MS);
   }
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pybase64
 
 from docmill.adapters.engines.assembling import Block
-from docmill.adapters.engines.local.job import clamp
+from docmill.adapters.engines.local.places import clamp
 from docmill.adapters.engines.tables import Cell, as_html, as_markdown
 from docmill.core.archive import EXTENSIONS, Unpacked, image_type
 from docmill.core.parsed import Box

@@ -78,17 +78,17 @@ def read_frame(job: Job, index: int, frame: Image.Image | None) -> None:
         return
     if job.options.get("page_images") is True:
         job.add_page_image(as_png(frame, PAGE_IMAGE_SIDE), index)
-    markdown = ""
+    reading = ocr.Reading()
     if job.ocr != "never":
         reading = ocr.read(frame)
-        markdown = reading.markdown
         for cells, box in reading.tables:
             job.add_table(html_table(cells), index, box, anchor=table(cells).split("\n", 1)[0])
         job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
+    markdown = reading.markdown
     if not markdown:
         name = job.add_image(as_png(frame, PAGE_IMAGE_SIDE), index, (0.0, 0.0, 1.0, 1.0))
         markdown = image_link(name) if name else ""
-    job.add_page(index, markdown)
+    job.add_page(index, markdown, pieces=reading.pieces)
 
 
 def as_png(image: Image.Image, longest_side: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from docmill.core.parsed import Box, Figure, Page
 from .guards import UNDECODABLE, check_pixels
 from .limits import Limits
 from .markdown import clean
+from .places import Piece, blocks_of
 
 CONTEXT = 300
 SAMPLE = 4000
@@ -64,8 +65,11 @@ class Job:
         if pages > self.page_limit:
             raise DocumentError("document_too_many_pages", pages=pages, limit=self.page_limit)
 
-    def add_page(self, index: int, markdown: str, damage: str | None = None) -> None:
-        """A page is complete: it leaves the process together with the figures that were added for it."""
+    def add_page(self, index: int, markdown: str, damage: str | None = None, pieces: Iterable[Piece] = ()) -> None:
+        """A page is complete: it leaves the process together with the figures that were added for it.
+
+        *pieces* is what the Markdown was made of, in its order, each with its place on the page.
+        """
         markdown = clean(markdown)
         self._spend(len(markdown.encode()))
         figures = [in_context(figure, anchor, markdown) for figure, anchor in self._waiting]
@@ -73,7 +77,7 @@ class Job:
         self._remember(markdown)
         self.pages += 1
         self.damaged += damage is not None
-        self.page_done(Page(index, markdown, damage), figures)
+        self.page_done(Page(index, markdown, damage, blocks_of(markdown, pieces)), figures)
 
     def add_image(self, data: bytes, page: int, bbox: Box | None = None, *, ocr_text: str = "") -> str | None:
         """Keep an image of the page; gives its name, or None if it is none that a browser shows."""
@@ -170,9 +174,3 @@ def as_web_image(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
             return "png", "image/png", out.getvalue()
     except UNDECODABLE:
         return None
-
-
-def clamp(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """A box inside the page, or None when nothing of it is."""
-    box = tuple(round(min(1.0, max(0.0, value)), 4) for value in (x0, y0, x1, y1))
-    return (box[0], box[1], box[2], box[3]) if box[2] > box[0] and box[3] > box[1] else None

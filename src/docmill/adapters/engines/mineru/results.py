@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from docmill.adapters.engines.assembling import Assembly, Block
-from docmill.adapters.engines.local.job import clamp
+from docmill.adapters.engines.local.places import clamp
 from docmill.adapters.engines.polling import Origin, invalid
 from docmill.adapters.engines.tables import as_html, as_markdown, rows_of
 from docmill.core.archive import TextEntry, unpack_result

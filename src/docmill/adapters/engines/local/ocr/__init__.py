@@ -10,7 +10,7 @@ verdict  whether a page of a PDF needs any of this
 
 from __future__ import annotations
 
-from .page import Reading, read, to_markdown
+from .page import Reading, read
 from .verdict import reason_for_ocr
 
-__all__ = ["Reading", "read", "reason_for_ocr", "to_markdown"]
+__all__ = ["Reading", "read", "reason_for_ocr"]

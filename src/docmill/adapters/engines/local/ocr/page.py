@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..markdown import table
+from ..places import Piece
 from . import grids, layout, models, upright, writing
 from .layout import Row
 from .lines import Line
@@ -36,10 +36,8 @@ class Reading:
     turned: int = 0
     """By how many degrees, against the clock, the picture was turned to read it."""
     skew: float = 0.0
-
-
-def to_markdown(image: Image) -> str:
-    return read(image).markdown
+    pieces: tuple[Piece, ...] = ()
+    """What the Markdown is made of, in its order, each where it stands on the picture as it was given."""
 
 
 def read(image: Image) -> Reading:
@@ -48,8 +46,8 @@ def read(image: Image) -> Reading:
 
     picture = smoothed(image).convert("RGB")
     picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    if min(picture.size) < THINNEST:
-        picture = ImageOps.expand(picture, THINNEST // 2, "white")
+    rim = THINNEST // 2 if min(picture.size) < THINNEST else 0
+    picture = ImageOps.expand(picture, rim, "white") if rim else picture
     quarters, degrees = 0, 0.0
     if min(picture.size) >= PAGE_SIDE:
         quarters = upright.turns(picture)
@@ -60,7 +58,7 @@ def read(image: Image) -> Reading:
     lines = models.find_lines(pixels)
     if not lines:
         return Reading()
-    return assemble(pixels, lines, quarters, degrees)
+    return assemble(pixels, lines, upright.Pose(picture.width, picture.height, quarters, degrees, rim))
 
 
 def smoothed(image: Image) -> Image:
@@ -76,17 +74,18 @@ def smoothed(image: Image) -> Image:
     return grey.resize(size, Resampling.BILINEAR, reducing_gap=None)
 
 
-def assemble(pixels: object, lines: list[Line], quarters: int, degrees: float) -> Reading:
-    height, width = pixels.shape[:2]  # type: ignore[attr-defined]
-    head, body, foot = layout.apart(lines, height)
+def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
+    head, body, foot = layout.apart(lines, pose.height)
     framed, rest = grids.ruled(pixels, body)
     parts: list[str] = []
     tables: list[tuple[list[list[str]], Box | None]] = []
+    pieces: list[Piece] = []
 
     def add(rows: list[Row]) -> None:
-        markdown, found = writing.write(rows)
+        markdown, found, made = writing.write(rows)
         parts.append(markdown)
-        tables.extend((cells, None) for cells in found)
+        tables.extend((cells, pose.box(frame)) for cells, frame in found)
+        pieces.extend((kind, text, pose.box(frame)) for kind, text, frame in made)
 
     rows = layout.order(rest)
     for grid in framed:
@@ -94,10 +93,10 @@ def assemble(pixels: object, lines: list[Line], quarters: int, degrees: float) -
         add(before)
         rows = [row for row in rows if row not in before]
         parts.append(table(grid.cells))
-        x0, y0, x1, y1 = grid.frame
-        is_straight = not quarters and math.isclose(degrees, 0.0)
-        tables.append((grid.cells, (x0 / width, y0 / height, x1 / width, y1 / height) if is_straight else None))
+        tables.append((grid.cells, pose.box(grid.frame)))
+        pieces.append(("table", parts[-1], tables[-1][1]))
     add(rows)
     for edge in (head, foot):
         add(layout.rows(edge) if edge else [])
-    return Reading("\n\n".join(filter(None, parts)), tuple(tables), 90 * quarters, degrees)
+    markdown = "\n\n".join(filter(None, parts))
+    return Reading(markdown, tuple(tables), 90 * pose.quarters, pose.degrees, tuple(pieces))

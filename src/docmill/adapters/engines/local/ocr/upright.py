@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..places import clamp
 from .models import model_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from docmill.core.parsed import Box
 
 SIDE = 224
 SHORT_SIDE = 256
@@ -20,6 +24,34 @@ LEAST_SKEW = 0.15
 FINEST = 0.05
 PROFILE_SIDE = 1000
 MOST_INK = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """How a picture was turned, straightened and given a rim to be read: what is needed to find the way back."""
+
+    width: float
+    height: float
+    quarters: int = 0
+    degrees: float = 0.0
+    rim: int = 0
+
+    def box(self, frame: tuple[float, float, float, float]) -> Box | None:
+        """Pixels of the straightened picture as parts of the one that was given."""
+        x0, y0, x1, y1 = frame
+        corners = [self._back(x, y) for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1))]
+        xs, ys = [x for x, _ in corners], [y for _, y in corners]
+        return clamp(min(xs), min(ys), max(xs), max(ys))
+
+    def _back(self, x: float, y: float) -> tuple[float, float]:
+        if self.degrees:
+            angle = -math.radians(self.degrees)
+            right, down = x - self.width / 2, y - self.height / 2
+            x = self.width / 2 + math.cos(angle) * right + math.sin(angle) * down
+            y = self.height / 2 - math.sin(angle) * right + math.cos(angle) * down
+        across = (x - self.rim) / (self.width - 2 * self.rim)
+        down = (y - self.rim) / (self.height - 2 * self.rim)
+        return ((across, down), (1 - down, across), (1 - across, 1 - down), (down, 1 - across))[self.quarters % 4]
 
 
 @cache

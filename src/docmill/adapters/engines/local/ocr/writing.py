@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
+
+from docmill.core.parsed import BlockKind
 
 from ..markdown import CJK, table, tidy
 from . import grids
@@ -26,37 +28,71 @@ OPENED = re.compile(f"(?<=[{IDEOGRAPH}])\\(([^()（）\\n]*)[)）]|(?<=[{IDEOGRA
 MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}\s|>|\+\s|-\s|~~~)", re.MULTILINE)
 
 
-def write(rows: Sequence[Row]) -> tuple[str, list[list[list[str]]]]:
-    """The Markdown of rows in reading order, and the tables that were found in it."""
+Frame = tuple[float, float, float, float]
+Table = tuple[list[list[str]], Frame]
+Made = tuple[BlockKind, str, Frame]
+
+
+def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
+    """The Markdown of rows in reading order, the tables that were found in it, and the blocks it is made of."""
     if not rows:
-        return "", []
+        return "", [], []
     pitch = usual_pitch(rows)
     levels = heading_levels(rows)
     blocks: list[str] = []
-    tables: list[list[list[str]]] = []
+    kinds: list[BlockKind] = []
+    frames: list[Frame] = []
+    tables: list[Table] = []
     before: Row | None = None
     at = 0
     while at < len(rows):
         row = rows[at]
         found = grids.aligned(rows[at:])
         if found:
+            frames.append(around(rows[at : at + found[0]]))
             at += found[0]
-            tables.append(found[1])
+            tables.append((found[1], frames[-1]))
             blocks.append(table(found[1]))
+            kinds.append("table")
             before = None
             continue
         at += 1
         level = levels.get(id(row))
         if level:
             blocks.append(f"{'#' * level} {escaped(row.text)}")
+            kinds.append("heading")
+            frames.append(around([row]))
             before = None
         elif before is not None and continues(before, row, pitch):
             blocks[-1] = join(blocks[-1], escaped(row.text))
+            frames[-1] = united(frames[-1], around([row]))
             before = row
         else:
             blocks.append(marked(row.text))
+            kinds.append("item" if is_item(blocks[-1]) else "text")
+            frames.append(around([row]))
             before = row
-    return punctuated(tidy(spaced("\n".join(parted(blocks))))), tables
+    lines = "\n".join(parted(blocks)).split("\n")
+    text = punctuated(tidy(spaced("\n".join(lines))))
+    settled = text.split("\n")
+    if len(settled) == len(lines):
+        # What was done to the page as a whole left every line in its place.
+        blocks = ["\n".join(settled[first:end]) for first, end in stretches(blocks)]
+    return text, tables, list(zip(kinds, blocks, frames, strict=True))
+
+
+def around(rows: Sequence[Row]) -> Frame:
+    pieces = [piece for row in rows for piece in row.pieces]
+    return (
+        min(piece.x0 for piece in pieces),
+        min(piece.y0 for piece in pieces),
+        max(piece.x1 for piece in pieces),
+        max(piece.y1 for piece in pieces),
+    )
+
+
+def united(one: Frame, other: Frame) -> Frame:
+    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
 
 
 def usual_pitch(rows: Sequence[Row]) -> float:
@@ -140,6 +176,15 @@ def parted(blocks: Sequence[str]) -> list[str]:
             lines.append("")
         lines.append(block)
     return lines
+
+
+def stretches(blocks: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The lines of each block among those that `parted` gives: the first, and the one after the last."""
+    end = 0
+    for before, block in pairwise(["", *blocks]):
+        first = end + bool(before and not (is_item(before) and is_item(block)))
+        end = first + block.count("\n") + 1
+        yield first, end
 
 
 def is_item(block: str) -> bool:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from docmill.core.parsed import Box
+from docmill.core.parsed import BlockKind, Box
 
 from ..markdown import CJK, cell
+from ..places import Piece
 
-Kind = Literal["heading", "text", "item", "code", "table", "figure", "caption"]
 ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")
 HYPHEN = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
@@ -27,7 +26,7 @@ class Cell:
 
 @dataclass(slots=True)
 class Block:
-    kind: Kind
+    kind: BlockKind
     text: str = ""
     level: int = 1
     """Of a heading 1-6, of a list item its depth from 0."""
@@ -69,6 +68,15 @@ def markdown(blocks: Sequence[Block]) -> str:
         parts.append(("\n" if tight else "\n\n") + text if parts else text)
         before = block
     return "".join(parts)
+
+
+def pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
+    """What the Markdown is made of, each with its place. Words that only have the box of the table or figure beside
+    them have none of their own."""
+    lent = {block.box for block in blocks if block.kind in ("table", "figure")}
+    for block in blocks:
+        has_own = block.kind in ("table", "figure") or block.box not in lent
+        yield block.kind, written(block), block.box if has_own else None
 
 
 def written(block: Block) -> str:

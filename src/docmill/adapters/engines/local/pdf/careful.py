@@ -10,7 +10,7 @@ from typing import Any
 from docmill.core.parsed import Box
 
 from .. import vortex
-from ..job import clamp
+from ..places import clamp
 from .blocks import Block, Cell, join
 from .quick import REAL_WORD
 

@@ -21,7 +21,7 @@ from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
 from . import careful, figures, quick, streams, tagged
-from .blocks import Block, joined, markdown
+from .blocks import Block, joined, markdown, pieces
 from .quick import WINDOW
 from .running import Running
 from .survey import LONGEST_SIDE, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
@@ -114,7 +114,10 @@ class Reader:
         if self.tagged and (found := tagged.read(fast)) is not None:
             return with_figures(found, fast), False
         if (turn := quick.turned(fast)) is not None:
-            return with_figures([Block("text", joined(quick.straight_lines(fast, turn)))], fast), False
+            text = Block("text", joined(quick.straight_lines(fast, turn)))
+            found = with_figures([text], fast)
+            text.box = quick.around(fast)  # only now: what stands above it on the page is not read before it
+            return found, False
         try:
             found, _, guessed = quick.read(fast)
             return found, page.hides_text or quick.is_doubtful(fast, found, guessed)
@@ -159,11 +162,16 @@ class Reader:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level
         figures.keep(job, self._document, index, blocks, fast)
-        text = tidy(disarm(markdown(blocks).translate(LIGATURES)))
+        text = settled(markdown(blocks))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):
                 text = whole_page(job, rendered(self._document, index, OCR_DPI), index)
-        job.add_page(index, "\n\n".join(filter(None, [text, filled_in(fast, text)])))
+        placed = ((kind, settled(piece), box) for kind, piece, box in pieces(blocks))
+        job.add_page(index, "\n\n".join(filter(None, [text, filled_in(fast, text)])), pieces=placed)
+
+
+def settled(text: str) -> str:
+    return tidy(disarm(text.translate(LIGATURES)))
 
 
 def with_figures(blocks: list[Block], page: Any) -> list[Block]:
@@ -235,13 +243,14 @@ def read_scan(job: Job, document: Any, index: int, page: Survey) -> None:
     except pdfium.PdfiumError:
         job.add_page(index, tidy(page.text), damage="the page cannot be rendered")
         return
-    markdown = ocr.to_markdown(picture)
+    reading = ocr.read(picture)
+    markdown = reading.markdown
     job.facts["ocr_pages"] = job.facts.get("ocr_pages", 0) + 1
     if not markdown and page.picture_cover > SOME_COVER:
         markdown = whole_page(job, picture, index)
     if page.letters and not page.garbled and coverage(page.text, markdown) < ENOUGH / 2:
         markdown = f"{markdown}\n\n{bare(page.text)}".strip()
-    job.add_page(index, markdown)
+    job.add_page(index, markdown, pieces=reading.pieces)
 
 
 def whole_page(job: Job, picture: Image, index: int) -> str:

@@ -12,8 +12,9 @@ import pypdfium2.raw as pdfium_c
 
 from docmill.core.parsed import Box
 
-from ..job import Job, clamp
+from ..job import Job
 from ..markdown import image_link
+from ..places import clamp
 from .blocks import Block, html, written
 from .quick import CAPTION
 from .survey import drawn

@@ -353,6 +353,13 @@ def turned(page: Any) -> int | None:
     return most[0][0] if most and most[0][0] and most[0][1] * 2 > letters.total() else None
 
 
+def around(page: Any) -> Rect:
+    """Where the page's text is."""
+    items = page.text_items
+    right, bottom = max(item.x + item.width for item in items), max(item.y + item.height for item in items)
+    return share((min(item.x for item in items), min(item.y for item in items), right, bottom), page)
+
+
 def straight_lines(page: Any, turn: int) -> list[str]:
     """The lines in the order of somebody who turns the page."""
 

@@ -1,0 +1,49 @@
+"""Which lines of a page's Markdown stand where on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from docmill.core.parsed import Block, BlockKind, Box
+
+from .markdown import clean
+
+Piece = tuple[BlockKind, str, Box | None]
+"""A part of a page as it was written into its Markdown, and its place, if that is known."""
+FARTHEST = 20_000
+"""Letters in which a piece is looked for when the one before it got lost: a page may have very many pieces."""
+
+
+def blocks_of(markdown: str, pieces: Iterable[Piece]) -> tuple[Block, ...]:
+    """The lines of each piece. One that cannot be found again in the Markdown is left out, never guessed."""
+    found: list[Block] = []
+    at = line = 0
+    for kind, text, box in pieces:
+        text = clean(text).strip()
+        start = place(markdown, text, at) if text else -1
+        if start < 0:
+            continue
+        first = line + markdown.count("\n", at, start)
+        at, line = start + len(text), first + text.count("\n")
+        found.append(Block(kind, first, line + 1, box and clamp(*box)))
+    return tuple(found)
+
+
+def place(markdown: str, text: str, at: int) -> int:
+    """Where the text begins that makes up whole lines, or -1."""
+    while at < len(markdown) and markdown[at].isspace():
+        at += 1
+    if fits(markdown, text, at):
+        return at
+    further = markdown.find(f"\n{text}", at, at + FARTHEST) + 1
+    return further if further and fits(markdown, text, further) else -1
+
+
+def fits(markdown: str, text: str, start: int) -> bool:
+    return markdown.startswith(text, start) and markdown[start + len(text) : start + len(text) + 1] in ("", "\n")
+
+
+def clamp(x0: float, y0: float, x1: float, y1: float) -> Box | None:
+    """A box inside the page, or None when nothing of it is."""
+    box = tuple(round(min(1.0, max(0.0, value)), 4) for value in (x0, y0, x1, y1))
+    return (box[0], box[1], box[2], box[3]) if box[2] > box[0] and box[3] > box[1] else None
