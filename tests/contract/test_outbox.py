@@ -13,7 +13,7 @@ import pytest
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.ledger import SqlLedger
-from docmill.adapters.sql.outbox import SqlOutbox
+from docmill.adapters.sql.outbox import SqlOutbox, page_statement
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.core import machine, webhooks
@@ -322,3 +322,25 @@ async def test_what_ended_long_ago_is_forgotten_and_what_belongs_to_nobody_too(h
     await house.sql("DELETE FROM webhooks")
     await house.sql("UPDATE notices SET due_ms = due_ms - 1000")
     assert 1 == await house.outbox.prune(older_ms=LEASE_MS, limit=10)
+
+
+@pytest.mark.parametrize("more", [{}, {"webhook_id": "wh_1"}, {"state": Sent.DEAD}, {"before": 9}])
+async def test_the_messages_about_a_task_are_found_by_an_index_of_their_own(
+    house: House, request: pytest.FixtureRequest, more: dict[str, Any]
+) -> None:
+    """However many messages about other tasks their owner has."""
+    text = page_statement(NoticeFilter(ANNA, task_id=7, **more)).sqlite
+    for name in ("tenant", "owner", "webhook_id", "state"):
+        text = text.replace(f":{name}", "'x'")
+    for name in ("task_id", "before", "limit"):
+        text = text.replace(f":{name}", "7")
+    is_postgres = "postgres" in request.node.name
+
+    def op() -> Op[list[Row]]:
+        if is_postgres:
+            yield Statement("SET LOCAL enable_seqscan = off")()  # a table of no rows is read whole otherwise
+        return (yield Statement(f"EXPLAIN {'' if is_postgres else 'QUERY PLAN'} {text}")())
+
+    plan = str([tuple(row) for row in await house.databases[0].write(op())])
+
+    assert "notices_of_task" in plan, plan

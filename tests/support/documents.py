@@ -357,6 +357,35 @@ def pdf_turned(path: Path, angle: int, crop: tuple[float, float, float, float] |
     return path
 
 
+def pdf_coloured(path: Path, angle: int, crop: tuple[float, float, float, float] | None = None) -> Path:
+    """A red heading, a green paragraph and a blue list item, displayed upright whatever the page's angle is; *crop* as
+    above."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(595, 842))
+    canvas.translate(*{0: (0, 0), 90: (595, 0), 180: (595, 842), 270: (0, 842)}[angle])
+    canvas.rotate(angle)
+    top = 842 if angle in (0, 180) else 595
+    canvas.setFont("Helvetica-Bold", 20)
+    canvas.setFillColorRGB(0.9, 0, 0)
+    canvas.drawString(90, top - 110, "The red harbour")
+    canvas.setFont("Helvetica", 11)
+    canvas.setFillColorRGB(0, 0.8, 0)
+    for line in range(6):
+        canvas.drawString(90, top - 150 - 14 * line, f"Green sentences say how the harbour grew in the year {line}.")
+    canvas.setFillColorRGB(0, 0, 0.9)
+    canvas.drawString(104, top - 300, "\u2022 A blue item of a list stands alone here")
+    canvas.save()
+    with opened(out.getvalue()) as document:
+        page = document[0]
+        page.set_rotation(angle)
+        if crop:
+            page.set_cropbox(*crop)
+        document.save(path)
+    return path
+
+
 def pdf_spanning(path: Path) -> Path:
     """A ruled table whose first row has a cell over two columns, and whose cells hold more than one line."""
     from reportlab.pdfgen.canvas import Canvas

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from docmill.core.archive import Unpacked
 from docmill.core.errors import DocumentError
-from docmill.core.parsed import Box, Figure, Page, Parsed
+from docmill.core.parsed import BlockKind, Box, Figure, Page, Parsed
 
 from .local.job import in_context
 from .local.markdown import alt, clean, disarm, tidy
+from .local.places import Piece, blocks_of
 
 IMAGE_LINK = re.compile(r"!\[([^\]\n]*)\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"\n]*\")?\s*\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
@@ -52,10 +53,11 @@ class Assembly:
     def build(
         self, blocks: Iterable[Block], page_count: int, *, title: str | None = None, facts: dict[str, object]
     ) -> Parsed:
-        texts: dict[int, list[str]] = {index: [] for index in range(page_count)}
+        pieces: dict[int, list[Piece]] = {index: [] for index in range(page_count)}
         for block in blocks:
-            texts.setdefault(block.page, []).append(self._place(block))
-        pages = tuple(Page(index, _page(texts[index])) for index in sorted(texts))
+            text = self._place(block)
+            pieces.setdefault(block.page, []).append((_kind(block, text), text, block.bbox))
+        pages = tuple(_page(index, pieces[index]) for index in sorted(pieces))
         if not any(page.markdown for page in pages):
             raise DocumentError("document_no_text")
         self._drop_unused()
@@ -112,5 +114,19 @@ class Assembly:
         return in_context(figure, self._anchors.get(figure.name) or f"assets/{figure.name}", markdown)
 
 
-def _page(texts: Iterable[str]) -> str:
-    return tidy(disarm(clean("\n\n".join(text.strip() for text in texts if text.strip()))))
+def _page(index: int, pieces: Sequence[Piece]) -> Page:
+    markdown = _settled("\n\n".join(text.strip() for _, text, _ in pieces if text.strip()))
+    settled = ((kind, _settled(text), box) for kind, text, box in pieces)
+    return Page(index, markdown, blocks=blocks_of(markdown, settled))
+
+
+def _settled(text: str) -> str:
+    return tidy(disarm(clean(text)))
+
+
+def _kind(block: Block, text: str) -> BlockKind:
+    if block.html:
+        return "table"
+    if block.image:
+        return "figure"
+    return "heading" if HEADING.match(text) else "text"
