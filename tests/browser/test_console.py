@@ -79,6 +79,7 @@ def test_a_walk(language, stage, open_page):
     image = page.locator("#paper img")
     expect(image).to_have_js_property("complete", True)
     assert page.evaluate("() => document.querySelector('#paper img').naturalWidth") > 300
+    blocks_both_ways(page, say)
     both_ways(page)
 
     held = stage.etl.submit(f"held-{language}.pdf", language.encode(), engine="quiet")
@@ -94,6 +95,10 @@ def test_a_walk(language, stage, open_page):
     expect(page.get_by_text(say("The task starts again."))).to_be_visible()
     expect(page.locator(".task-head .badge")).to_have_text(status_word(say, "completed"))
     expect(page.locator(".timeline")).to_contain_text(say("Retried from %(stage)s", stage=say("Postprocess")))
+    messages = page.locator("section", has=page.get_by_role("heading", name=say("Messages to webhooks")))
+    expect(messages).to_contain_text(f"{stage.receiver.url}/docmill")
+    expect(messages.locator("[data-pending]")).to_have_count(0)  # without loading the page again
+    expect(messages).to_contain_text(say("delivered"))
 
     try_a_rule(page, say, f"walk-{language}.pdf")
     send_again(page, say, stage)
@@ -125,6 +130,37 @@ def send_again(page: Page, say, stage) -> None:
     line.get_by_role("button", name=say("Send %(id)s again", id=message)).click()
     expect(page.get_by_text(say("It is sent again."))).to_be_visible()
     stage.receiver.wait(lambda r: sum(one.headers["webhook-id"] == message for one in r.posts) == heard + 1)
+
+
+def blocks_both_ways(page: Page, say) -> None:
+    """A paragraph and its place on the page light each other up, for the mouse and for the keyboard."""
+    text = page.locator(".markdown p[data-block]").first
+    number = text.get_attribute("data-block")
+    box = page.locator(f'.boxes a[data-block="{number}"]')
+    lit = re.compile(r"\blit\b")
+    expect(box).to_have_attribute("aria-label", re.compile(f"^{say('Paragraph')}: {text.inner_text()[:20]}"))
+
+    text.hover()
+    expect(box).to_have_class(lit)
+    expect(page.locator(".boxes .lit")).to_have_count(1)
+    page.locator("h1").hover()
+    expect(box).not_to_have_class(lit)
+    box.locator("rect").hover()
+    expect(text).to_have_class(lit)
+    page.locator("h1").hover()
+    expect(text).not_to_have_class(lit)
+
+    box.focus()
+    expect(text).to_have_class(lit)
+    page.keyboard.press("Enter")
+    expect(text).to_be_focused()
+    expect(box).to_have_class(lit)
+    page.keyboard.press("ArrowUp")
+    expect(text).not_to_be_focused()
+    expect(box).not_to_have_class(lit)
+    page.keyboard.press("ArrowDown")
+    expect(text).to_be_focused()
+    assert [1, 1] == [page.locator(f"{side} [tabindex='0']").count() for side in (".boxes", ".markdown")]
 
 
 def both_ways(page: Page) -> None:
@@ -249,7 +285,8 @@ def keep_picture(page: Page, name: str, theme: str) -> None:
     if not os.environ.get("DOCMILL_SCREENSHOTS") or (theme == "dark" and name not in ("tasks", "document")):
         return
     if name == "document":
-        page.locator(".boxes rect").first.hover()
+        page.locator(".markdown p[data-block]").first.hover()
+        page.wait_for_function("() => document.getAnimations().every((one) => one.playState === 'finished')")
     IMAGES.mkdir(parents=True, exist_ok=True)
     picture = Image.open(BytesIO(page.screenshot()))
     suffix = "-dark" if theme == "dark" else ""

@@ -12,10 +12,14 @@ import pytest
 
 from docmill import compose
 from docmill.core.access import Principal
+from docmill.core.task import Task
+from docmill.core.turns import Lane
 from docmill.http.app import HttpOptions, build_app
 from docmill.ports import Ports
 from docmill.settings import Settings
 from docmill.work import keys
+from docmill.work.places import Places
+from docmill.work.run import run_attempt
 
 ETL = "/api/v1/etl"
 
@@ -38,6 +42,20 @@ class Visitor:
         assert task
         assert task.attempt_id
         assert await self.ports.ledger.claim(task.attempt_id, worker="test", lease_ms=60_000)
+
+    async def complete(self, task_id: int) -> Task:
+        """Run the task to its end, here and now."""
+        task = await self.ports.ledger.get(task_id)
+        assert task
+        assert task.attempt_id
+        claimed = await self.ports.ledger.claim(task.attempt_id, worker="test", lease_ms=60_000)
+        place = await Places(jobs=1, stage_jobs=1).at(Lane.LATER)
+        while claimed:
+            claimed = await run_attempt(self.ports, *claimed, place, worker="test")
+        done = await self.ports.ledger.get(task_id)
+        assert done
+        assert "completed" == done.status, done.fault
+        return done
 
     async def see(self, path: str, status: int = 200, **headers: str) -> str:
         answer = await self.http.get(path, headers=headers)

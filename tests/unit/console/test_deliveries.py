@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from standardwebhooks import Webhook
 
+from docmill.core.access import LOCAL, Principal
+from docmill.work import webhooks
 from support.receiver import Receiver, Say
 
 
@@ -113,3 +115,59 @@ async def test_a_form_from_elsewhere_makes_no_webhook(visitor, receiver):
 
     assert 403 == answer.status_code
     assert "No webhooks yet" in await visitor.see("/deliveries")
+
+
+async def test_a_task_lists_the_messages_about_it_and_sends_them_again(visitor, receiver):
+    webhook, _ = await made(visitor, receiver)
+    task, other = await visitor.submit(), await visitor.submit("other.pdf", b"%PDF-1.7 other")
+    assert "Messages to webhooks" not in await visitor.see(f"/tasks/{task}")
+    for one in (task, other):
+        await visitor.fill(f"/tasks/{one}", f"/tasks/{one}/cancel")
+
+    for path in (f"/tasks/{task}", f"/tasks/{task}/live"):
+        page = await visitor.see(path)
+        assert (1, 1) == (page.count("task.cancelled"), page.count("data-pending"))
+        assert receiver.url in page
+        assert "on its way" in page
+        assert "/redeliver" not in page, "it is sent already"
+    await visitor.fill("/deliveries", f"{webhook}/switch", enabled="0")
+    assert "webhook_disabled" in await visitor.see(f"/tasks/{task}")
+    await visitor.fill("/deliveries", f"{webhook}/switch", enabled="1")
+    page = await visitor.see(f"/tasks/{task}")
+    (action,) = re.findall(r'action="(/deliveries/\d+/redeliver)"', page)
+    again = await visitor.fill(f"/tasks/{task}", action, back="task")
+
+    assert (303, f"/tasks/{task}?said=again") == (again.status_code, again.headers["location"])
+    page = await visitor.see(f"/tasks/{task}?said=again")
+    assert "It is sent again." in page
+    assert "data-pending" in page
+
+
+async def test_a_message_is_linked_to_its_tries(visitor, receiver):
+    await made(visitor, receiver)
+    tasks = [await visitor.submit(f"{n}.pdf", b"%PDF-1.7 " + n.encode()) for n in "ab"]
+    for one in tasks:
+        await visitor.fill(f"/tasks/{one}", f"/tasks/{one}/cancel")
+
+    (link,) = re.findall(r'href="(/deliveries\?task=\d+#message-\d+)"', await visitor.see(f"/tasks/{tasks[0]}"))
+    path, _, place = link.partition("#")
+    page = await visitor.see(path)
+
+    assert 1 == page.count('class="group sent"')
+    assert f'id="{place}" open' in page
+    assert f"Only messages about task {tasks[0]}." in page
+    assert 2 == len(await sent(visitor, ""))
+    assert "No messages" in await visitor.see("/deliveries?task=99")
+
+
+async def test_messages_about_a_task_are_told_to_its_owner_only(visitor, receiver):
+    await made(visitor, receiver)
+    task = await visitor.submit()
+    await visitor.fill(f"/tasks/{task}", f"/tasks/{task}/cancel")
+
+    counts = [
+        len((await webhooks.deliveries(visitor.ports, who, task_id=task))[0])
+        for who in (LOCAL, Principal("somebody", LOCAL.tenant), Principal(LOCAL.user, "elsewhere"))
+    ]
+
+    assert [1, 0, 0] == counts

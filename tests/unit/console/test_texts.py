@@ -1,12 +1,14 @@
 """Schemas as they are typed, and Markdown that nobody trusts."""
 
 import json
+import re
 
 import pytest
 
 from docmill.console.markdown import rendered
 from docmill.console.schema_text import form_of, place_of, read
 from docmill.console.words import best_language
+from docmill.core.parsed import Block
 
 SCHEMA = """{
   "type": "object",
@@ -110,6 +112,45 @@ def test_images_and_tables_know_their_assets():
     assert '<div data-asset="id-2"><table>' in html
     assert '<div data-asset="id-3"><table><tbody><tr><td colspan="2">x</td>' in html
     assert "<h2>Title</h2>" in html
+
+
+def numbers(html):
+    """Which elements show which blocks."""
+    return re.findall(r'<(\w+)[^>]*data-block="([\d ]+)"', html)
+
+
+def test_elements_know_the_blocks_that_they_show():
+    text = (
+        "# Title\n\nfirst\nsecond\n\n- a\n  - b\n- c\n\n```\ncode\n```\n\n| x |\n|---|\n| 1 |\n\n"
+        "<table><tr><td>y</td></tr></table>\n\n> said"
+    )
+    places = [(0, 1), (2, 3), (3, 4), (5, 6), (6, 7), (7, 8), (9, 12), (13, 16), (17, 18), (19, 20)]
+    blocks = {number: Block("text", *place) for number, place in enumerate(places, 1)}
+
+    html = rendered(text, {}, ["id-1"], blocks)
+
+    shown = [("h2", "1"), ("p", "2 3"), ("li", "4"), ("li", "5"), ("li", "6"), ("code", "7"), ("div", "8")]
+    assert [*shown, ("div", "9"), ("p", "10")] == numbers(html)
+    assert '<div data-block="8" id="block-8" data-asset="id-1"><table>' in html
+    assert 9 == len(set(re.findall(r' id="(block-\d+)"', html)))
+
+
+def test_a_block_of_many_elements_is_shown_by_all_of_them():
+    html = rendered("one\n\n1. two\n2. three\n\n# four", {}, (), {7: Block("text", 0, 4)})
+
+    assert [("p", "7"), ("li", "7"), ("li", "7")] == numbers(html)
+    assert 1 == html.count("id=")
+
+
+@pytest.mark.parametrize("block", [Block("text", 5, 9), Block("text", 1, 1), Block("text", 1, 2), Block("text", 9, 2)])
+def test_a_block_that_is_not_there_is_shown_by_nothing(block):
+    assert [] == numbers(rendered("one\n\ntwo", {}, (), {1: block}))
+
+
+def test_a_document_cannot_pass_its_text_off_as_a_block():
+    hostile = '<p id="block-1" data-block="1">I stand elsewhere</p>\n\nthe text'
+
+    assert [("p", "1")] == numbers(rendered(hostile, {}, (), {1: Block("text", 2, 3)}))
 
 
 @pytest.mark.parametrize(

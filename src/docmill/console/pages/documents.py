@@ -31,6 +31,7 @@ MAX_CHECKED = 200
 MOST_BLOCKS = 2000
 """Of one page. Nobody points at more, and a browser should not have to draw them."""
 SAME_PLACE = 0.005
+ROOM = 0.004
 EXCERPT = 80
 SIGNS = re.compile(r"[#*_`|\\>]+|^[-+] |!?\[|\]\([^)]*\)|<[^>]*>", re.MULTILINE)
 """What Markdown writes and nobody reads aloud."""
@@ -124,7 +125,7 @@ def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf 
         [asset for _, asset in here],
         page.damage,
         [
-            Spot(at, block.kind, block.bbox, excerpt(lines[block.first : block.end]))
+            Spot(at, block.kind, roomy(block.bbox), excerpt(lines[block.first : block.end]))
             for at, block in blocks.items()
             if block.bbox
         ],
@@ -142,6 +143,12 @@ def placed_blocks(blocks: Sequence[Block], assets: Sequence[Box]) -> Mapping[int
 
 def is_same(one: Box, other: Box) -> bool:
     return all(abs(a - b) < SAME_PLACE for a, b in zip(one, other, strict=True))
+
+
+def roomy(box: Box) -> Box:
+    """A frame that does not cover the letters at its edges."""
+    x0, y0, x1, y1 = box
+    return max(0.0, x0 - ROOM), max(0.0, y0 - ROOM), min(1.0, x1 + ROOM), min(1.0, y1 + ROOM)
 
 
 def excerpt(lines: Sequence[str]) -> str:

@@ -33,6 +33,8 @@ class Block:
     marker: str = "-"
     rows: list[list[Cell]] = field(default_factory=list)
     box: Box | None = None
+    own: Box | None = None
+    """Where its words stand, when `box` is that of the figure to which they belong."""
 
 
 def join(first: str, second: str) -> str:
@@ -75,8 +77,8 @@ def pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
     them have none of their own."""
     lent = {block.box for block in blocks if block.kind in ("table", "figure")}
     for block in blocks:
-        has_own = block.kind in ("table", "figure") or block.box not in lent
-        yield block.kind, written(block), block.box if has_own else None
+        box = block.own or block.box
+        yield block.kind, written(block), box if block.kind in ("table", "figure") or box not in lent else None
 
 
 def written(block: Block) -> str:

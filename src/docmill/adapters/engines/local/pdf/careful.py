@@ -47,9 +47,10 @@ def made(middle: Any, page: Any, found: Any, box: Box | None, lines: Lines) -> I
         noted = " ".join(spoken(child) for child in captions)
         body = "\n".join(line.text for line in inside if SPACE.sub("", line.text) not in SPACE.sub("", noted))
         if body.strip():
-            yield Block("text", body.strip(), box=box)
+            yield Block("text", body.strip(), box=box, own=around(inside))
         for child in captions:
-            yield Block("caption", lines.spelled(spoken(child), clamp(*child.bbox) if child.bbox else box), box=box)
+            own = clamp(*child.bbox) if child.bbox else None
+            yield Block("caption", lines.spelled(spoken(child), own or box), box=box, own=own)
     elif kind in (*TITLES, *RUNNING, "text", "abstract", "reference", "footnote"):
         plain = spoken(found)
         text = lines.spelled(plain, box)
@@ -161,6 +162,13 @@ def filled(blocks: list[Block], lines: Lines) -> list[Block]:
         block = Block("text", put_together(row), box=clamp(*box))
         blocks.insert(place(blocks, box), block)
     return blocks
+
+
+def around(pieces: list[Piece]) -> Box | None:
+    if not pieces:
+        return None
+    left, top = min(piece.left for piece in pieces), min(piece.top for piece in pieces)
+    return clamp(left, top, max(piece.right for piece in pieces), max(piece.bottom for piece in pieces))
 
 
 def place(blocks: list[Block], box: Box) -> int:
