@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Owner, Principal
-from docmill.core.moving import Record, RuleRecord, TableRecord, TaskRecord
 from docmill.core.rules import Draft, Rule
+
+if TYPE_CHECKING:
+    # Only who moves everything needs them, and they take a while to be built.
+    from docmill.core.moving import Record, RuleRecord, TableRecord, TaskRecord
 
 
 class RuleBook(Protocol):
