@@ -297,9 +297,9 @@ async def test_nobody_borrows_from_a_task_that_goes_at_that_moment(house: House)
             assert (Status.RUNNING, None) == (found.status, found.artifacts.parsed_key), "nothing of it was written"
 
 
-async def test_who_borrows_slowly_is_waited_for(tmp_path: Path, postgres_database: str) -> None:
+async def test_who_borrows_slowly_is_waited_for(tmp_path: Path, postgres_copy: str) -> None:
     """SQLite has one writer; here two transactions are open at once."""
-    async with open_database("postgres", tmp_path, postgres_database) as database:
+    async with open_database("postgres", tmp_path, postgres_copy) as database:
         house = House(database, tmp_path)
         lender, _ = await house.made("users/anna/raw/7/a.pdf")
         await house.aged(lender, 8)
@@ -353,7 +353,7 @@ async def test_loans_of_before_the_upgrade_are_known_after_it(
 ) -> None:
     everything = migrate.known()
     monkeypatch.setattr(migrate, "known", lambda: [one for one in everything if one.number < 8])
-    url = url_of(kind, request)
+    url = request.getfixturevalue("postgres_database") if kind == "postgres" else None
     database: Database = PostgresDatabase(url) if url else SqliteDatabase(tmp_path / "docmill.db")
     try:
         await migrate.migrate(database)

@@ -21,8 +21,8 @@ UNWALLED = {"migrations"}
 
 
 @pytest.fixture
-async def walled(tmp_path: Path, postgres_database: str) -> AsyncIterator[PostgresDatabase]:
-    async with open_database("postgres", tmp_path, postgres_database) as database:
+async def walled(tmp_path: Path, postgres_copy: str) -> AsyncIterator[PostgresDatabase]:
+    async with open_database("postgres", tmp_path, postgres_copy) as database:
         assert isinstance(database, PostgresDatabase)
         yield database
 
@@ -93,18 +93,18 @@ async def test_no_tenant_writes_into_anothers_rows(walled: PostgresDatabase) -> 
 
 
 async def test_a_session_that_does_not_say_for_whom_it_works_sees_nothing(
-    walled: PostgresDatabase, postgres_database: str
+    walled: PostgresDatabase, postgres_copy: str
 ) -> None:
     await filled(walled)
-    stranger = await asyncpg.connect(postgres_database)
+    stranger = await asyncpg.connect(postgres_copy)
     try:
         assert [0, 0] == [await stranger.fetchval(f"SELECT count(*) FROM {table}") for table in ("tasks", "events")]
     finally:
         await stranger.close()
 
 
-async def test_tenants_that_take_turns_on_one_connection_are_never_mixed_up(postgres_database: str) -> None:
-    database = PostgresDatabase(postgres_database, size=1)
+async def test_tenants_that_take_turns_on_one_connection_are_never_mixed_up(postgres_copy: str) -> None:
+    database = PostgresDatabase(postgres_copy, size=1)
     try:
         await migrate(database)
         await filled(database)
@@ -137,14 +137,14 @@ async def test_two_processes_migrate_at_once(postgres_database: str) -> None:
 
 
 async def test_a_migration_steps_back_for_who_uses_the_table_and_lets_others_pass(
-    walled: PostgresDatabase, postgres_database: str
+    walled: PostgresDatabase, postgres_copy: str
 ) -> None:
     """As if the walls were not there yet: whoever waits for an exclusive lock makes all others wait behind it."""
     tables = await tables_of(walled)
     for table in tables:
         await walled.script(f"DROP POLICY docmill_scope ON {table}")
     await walled.script("DROP POLICY docmill_default ON rules; DELETE FROM migrations WHERE number = 5")
-    long_one = await asyncpg.connect(postgres_database)
+    long_one = await asyncpg.connect(postgres_copy)
     ledger = SqlLedger(walled)
     try:
         busy = long_one.transaction()

@@ -21,7 +21,7 @@ async def open_database(kind: str, folder: Path, postgres_url: str | None = None
     if kind == "sqlite":
         database = SqliteDatabase(folder / "docmill.db")
     else:
-        assert postgres_url, "ask for the fixture postgres_database"
+        assert postgres_url, "ask for the fixture postgres_copy"
         database = PostgresDatabase(postgres_url)
     try:
         await migrate(database)
@@ -30,6 +30,14 @@ async def open_database(kind: str, folder: Path, postgres_url: str | None = None
         await database.close()
 
 
+async def migrated(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url)
+    try:
+        await migrate(database)
+    finally:
+        await database.close()
+
+
 def url_of(kind: str, request: pytest.FixtureRequest) -> str | None:
     """PostgreSQL is started only for the tests that run on it."""
-    return request.getfixturevalue("postgres_database") if kind == "postgres" else None
+    return request.getfixturevalue("postgres_copy") if kind == "postgres" else None

@@ -52,6 +52,17 @@ class PostgresAddress:
             self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             self.run_sql(f"DROP ROLE IF EXISTS {name}")
 
+    @contextlib.contextmanager
+    def copy_of(self, url: str) -> Iterator[str]:
+        """The URL of a new database with all that is in another one of `database()`, to which nobody is connected."""
+        parts = urlsplit(url)
+        template, name = parts.path.strip("/"), f"docmill_test_{secrets.token_hex(6)}"
+        self.run_sql(f"CREATE DATABASE {name} OWNER {parts.username} TEMPLATE {template} STRATEGY file_copy")
+        try:
+            yield parts._replace(path=f"/{name}").geturl()
+        finally:
+            self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
     def run_sql(self, statement: str) -> None:
         psql = wheel() / "pginstall/bin/psql"
         done = subprocess.run(
