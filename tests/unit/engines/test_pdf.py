@@ -10,7 +10,7 @@ from PIL import Image, ImageChops
 
 from docmill.adapters.engines.local.job import Job
 from docmill.adapters.engines.local.limits import Limits
-from docmill.adapters.engines.local.pdf import blocks, document, quick, rendered, survey
+from docmill.adapters.engines.local.pdf import blocks, document, lite, quick, rendered, survey
 from docmill.adapters.engines.local.pdf.blocks import Block, Cell
 from docmill.adapters.engines.local.pdf.running import Running
 from support import documents
@@ -103,22 +103,22 @@ def count_near(picture, colour):
 
 def test_the_first_page_leaves_before_the_last_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = documents.pdf(tmp_path / "long.pdf", pages=2 * quick.WINDOW + 5)
+    path = documents.pdf(tmp_path / "long.pdf", pages=2 * lite.WINDOW + 5)
     windows, when = [], []
-    pages_of = quick.pages
+    pages_of = lite.pages
 
     def watched(*given, **more):
         for window in pages_of(*given, **more):
             windows.append(len(window))
             yield window
 
-    monkeypatch.setattr(quick, "pages", watched)
+    monkeypatch.setattr(lite, "pages", watched)
     job = Job(path, "long.pdf", tmp_path, {}, Limits(), "", lambda _p, _f: when.append(len(windows)), lambda *_: None)
     document.read(job)
 
     assert 1 == when[0]
-    assert [quick.WINDOW, quick.WINDOW, 5] == windows
-    assert 2 * quick.WINDOW + 5 == len(when)
+    assert [lite.WINDOW, lite.WINDOW, 5] == windows
+    assert 2 * lite.WINDOW + 5 == len(when)
 
 
 @pytest.mark.parametrize(

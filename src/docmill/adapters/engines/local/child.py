@@ -80,8 +80,6 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     preload(line)
-    gc.set_threshold(YOUNG)
-    gc.freeze()
     while (order := line.receive()) is not None:
         line.send(frames.Started())
         line.send(draw(order) if isinstance(order, frames.Render) else serve(order, line, isolation))
@@ -91,23 +89,23 @@ def main() -> None:
 
 def preload(line: Line) -> None:
     """Import what most documents need, unless a document is already waiting."""
-    if not line.waits(PATIENCE_S):
-        get_warm(line.waits)
+    get_warm(line.waits if not line.waits(PATIENCE_S) else lambda: True)
 
 
 def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
     """What a process does once, before documents come: the quality bench does the same."""
+    gc.set_threshold(YOUNG)
     for module in PRELOADED:
         if is_wanted():
-            return
+            break
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    if not is_wanted():
+    else:
         from .reading import guess_language
 
         guess_language("The first guess loads the model, which takes a second.")
-    # Modules stay as long as the process: the collector need not look at them again after every document.
-    gc.collect()
+        # Modules stay as long as the process: the collector need not look at them again after every document.
+        gc.collect()
     gc.freeze()
 
 

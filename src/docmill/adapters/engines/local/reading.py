@@ -31,6 +31,9 @@ READERS = {
 
 TELLING = 1500
 """Letters. More of them tell no more of the language."""
+GLANCE = 200
+SURE = 40.0
+"""How far the first language must be ahead of the second in a glance, or all of the letters are read."""
 LIKELY = """
 ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id is it ja ko lt lv ms nl nn no pl pt ro ru sk sl sr sv
 sw ta th tr uk ur vi zh
@@ -67,18 +70,21 @@ def settle(job: Job) -> None:
 
 def guess_language(text: str) -> str | None:
     """Short texts say little, and rare languages are mostly wrong guesses."""
-    text = text[:TELLING]
-    letters = sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha())
+    letters = sum(3 if letter > "\u2e80" else 1 for letter in text[:TELLING] if letter.isalpha())
     if letters < 24:
         return None
-    language: str = classifier()(text)[0]
-    return language
+    middle = len(text) // 2
+    first, second = classifier()(text[:GLANCE] + text[max(GLANCE, middle) : middle + GLANCE])[:2]
+    if first[1] - second[1] >= SURE:
+        return first[0]
+    return classifier()(text[:TELLING])[0][0]
 
 
 @cache
-def classifier() -> Callable[[str], tuple[str, float]]:
+def classifier() -> Callable[[str], list[tuple[str, float]]]:
+    """Gives the languages in the order of their likelihood."""
     import py3langid
 
     py3langid.set_languages(LIKELY.split())
-    found: Callable[[str], tuple[str, float]] = py3langid.classify
+    found: Callable[[str], list[tuple[str, float]]] = py3langid.rank
     return found

@@ -20,11 +20,11 @@ from .. import ocr, vortex
 from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
-from . import careful, figures, quick, streams, tagged
+from . import careful, figures, lite, quick, streams, tagged
 from .blocks import Block, joined, markdown, pieces
-from .quick import WINDOW
+from .lite import WINDOW
 from .running import Running
-from .survey import LONGEST_SIDE, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
+from .survey import LONGEST_SIDE, OpenPages, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,10 +58,11 @@ def read(job: Job) -> None:
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
         job.title = telling(document.get_metadata_dict().get("Title", "").strip())
-        reader = Reader(job, document, total)
-        fast = quick.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
-        for start in range(0, total, WINDOW):
-            reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
+        with contextlib.closing(OpenPages(document)) as pages:
+            reader = Reader(job, pages, total)
+            fast = lite.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
+            for start in range(0, total, WINDOW):
+                reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
         if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
             job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
 
@@ -75,17 +76,18 @@ def telling(title: str) -> str | None:
 class Reader:
     """One document on its way: what its pages have in common, and each page in turn."""
 
-    def __init__(self, job: Job, document: Any, total: int) -> None:
-        self.tagged = is_tagged(document)
+    def __init__(self, job: Job, pages: OpenPages, total: int) -> None:
+        self.tagged = is_tagged(pages.document)
         self._job = job
-        self._document = document
+        self._pages = pages
+        self._document = pages.document
         self._total = total
         self._running = Running(total)
-        self._levels = bookmark_levels(document)
+        self._levels = bookmark_levels(pages.document)
 
     def window(self, indices: range, fast: dict[int, Any]) -> None:
         job = self._job
-        surveys = {index: survey(self._document, index, fast.get(index)) for index in indices}
+        surveys = {index: survey(self._pages, index) for index in indices}
         scans = {index for index in indices if wants_ocr(job, surveys[index])}
         pages = {index: self._structure(surveys[index], fast.get(index)) for index in indices if index not in scans}
         doubtful = [index for index, (_, doubt) in pages.items() if doubt]
@@ -161,7 +163,7 @@ class Reader:
         for block in blocks:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level
-        figures.keep(job, self._document, index, blocks, fast)
+        figures.keep(job, self._pages, index, blocks, fast)
         text = settled(markdown(blocks))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):
@@ -176,7 +178,7 @@ def settled(text: str) -> str:
 
 def with_figures(blocks: list[Block], page: Any) -> list[Block]:
     """Tags seldom say where a figure lies; liteparse does."""
-    for found in page.blocks or ():
+    for found in page.blocks:
         box = quick.rect(found.bbox)
         if found.kind == "figure" and box is not None:
             where = quick.share(box, page)
@@ -261,11 +263,11 @@ def whole_page(job: Job, picture: Image, index: int) -> str:
 
 def filled_in(fast: Any, markdown: str) -> str:
     """What somebody wrote into the page's form: it is not part of the text layer."""
-    fields = [field for field in (fast.form_fields if fast is not None else None) or () if field.value]
+    fields = [field for field in (fast.form_fields if fast is not None else ()) if field.value]
     lines = [
-        f"- {field.alternate_name or field.name or field.type}: {' '.join(field.value.split())}"
+        f"- {field.alternate_name or field.name or field.field_type}: {' '.join(field.value.split())}"
         for field in fields
-        if field.type not in ("pushbutton", "signature") and field.value not in markdown
+        if field.field_type not in ("pushbutton", "signature") and field.value not in markdown
     ]
     return "\n".join(lines)
 

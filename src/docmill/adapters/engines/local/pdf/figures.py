@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from ..markdown import image_link
 from ..places import clamp
 from .blocks import Block, html, written
 from .quick import CAPTION
-from .survey import drawn
+from .survey import OpenPages, drawn
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,20 +33,20 @@ MOST = 40
 """Figures of one page: a drawing that falls to pieces must not fill the store."""
 
 
-def keep(job: Job, document: Any, index: int, blocks: list[Block], fast: Any) -> None:
+def keep(job: Job, pages: OpenPages, index: int, blocks: list[Block], fast: Any) -> None:
     """Give every figure its picture and link, every table its asset. *fast* is liteparse's page."""
-    with contextlib.closing(Cutter(document, index, fast)) as cutter:
-        pictures = 0
-        for number, block in enumerate(blocks):
-            if block.kind == "figure":
-                pictures += 1
-                caption = caption_of(blocks, number)
-                block.text = "" if pictures > MOST else picture(job, cutter, index, block, caption)
-            elif block.kind == "table" and block.rows:
-                anchor = written(block).partition("\n")[0]
-                if anchor.startswith("<table"):
-                    anchor = written(block)[:400]
-                job.add_table(html(block.rows) + "\n", index, block.box and clamp(*block.box), anchor=anchor)
+    cutter = Cutter(pages, index, fast)
+    pictures = 0
+    for number, block in enumerate(blocks):
+        if block.kind == "figure":
+            pictures += 1
+            caption = caption_of(blocks, number)
+            block.text = "" if pictures > MOST else picture(job, cutter, index, block, caption)
+        elif block.kind == "table" and block.rows:
+            anchor = written(block).partition("\n")[0]
+            if anchor.startswith("<table"):
+                anchor = written(block)[:400]
+            job.add_table(html(block.rows) + "\n", index, block.box and clamp(*block.box), anchor=anchor)
 
 
 def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) -> str:
@@ -63,33 +62,27 @@ def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) ->
 
 
 class Cutter:
-    """Cuts figures out of one page, which is loaded for the first of them only."""
+    """Cuts figures out of one page, which is opened for the first of them only."""
 
-    def __init__(self, document: Any, index: int, fast: Any) -> None:
-        self._document, self._index, self._fast = document, index, fast
-        self._page: Any = None
+    def __init__(self, pages: OpenPages, index: int, fast: Any) -> None:
+        self._pages, self._index, self._fast = pages, index, fast
 
     def cut(self, box: Box) -> bytes:
         """The figure as a file; nothing if it is a background."""
-        if self._page is None:
-            self._page = self._document[self._index]
-        if (photograph := self._photograph(box)) is not None:
+        page = self._pages[self._index]
+        if (photograph := self._photograph(page, box)) is not None:
             return photograph
-        image = drawn(self._page, SHOW_DPI, box)
+        image = drawn(page, SHOW_DPI, box)
         return b"" if is_one_colour(image) else encoded(image)
 
-    def close(self) -> None:
-        if self._page is not None:
-            self._page.close()
-
-    def _photograph(self, box: Box) -> bytes | None:
+    def _photograph(self, page: Any, box: Box) -> bytes | None:
         """The JPEG as it lies in the document, when it fills the box and nothing is drawn over it."""
-        if self._fast is None or self._page.get_rotation() or not is_bare(self._fast, box):
+        if self._fast is None or page.get_rotation() or not is_bare(self._fast, box):
             return None
-        x0, y0, x1, y1 = self._page.get_cropbox()
+        x0, y0, x1, y1 = page.get_cropbox()
         width, height = x1 - x0, y1 - y0
         kinds = [pdfium_c.FPDF_PAGEOBJ_IMAGE]
-        for item in itertools.islice(self._page.get_objects(filter=kinds, max_depth=1), MOST):
+        for item in itertools.islice(page.get_objects(filter=kinds, max_depth=1), MOST):
             left, bottom, right, top = item.get_bounds()
             own = ((left - x0) / width, (y1 - top) / height, (right - x0) / width, (y1 - bottom) / height)
             if max(abs(one - other) for one, other in zip(own, box, strict=True)) < SAME_PLACE:

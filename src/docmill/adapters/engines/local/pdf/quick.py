@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from ..markdown import CJK
@@ -16,7 +13,6 @@ from .aligned import PROSE
 from .blocks import Block, Cell, joined
 from .ruled import Grid, Rect
 
-WINDOW = 32
 CAPTION = re.compile(
     r"(?:table|tab\.|figure|fig\.|chart|diagram|abbildung|abb\.|tabelle|图|表|source|quelle)\s*(?:\d|[a-z]\b|:)",
     re.IGNORECASE,
@@ -42,48 +38,6 @@ LETTERS = re.compile(r"[^\W\d_]{2}")
 NUMBER = re.compile(r"\d{1,9}[.)]$")
 
 
-def pages(source: Path, *, tagged: bool) -> Iterator[dict[int, Any]]:
-    """liteparse's pages by index, a window at a time; nothing if it cannot read the file."""
-    from liteparse import ParseError
-
-    # It goes by the name's ending, and our file has none.
-    named = Path("input.pdf")
-    named.unlink(missing_ok=True)
-    named.symlink_to(source)
-    try:
-        for batch in parser(tagged).parse_batches(named, WINDOW):
-            yield {page.page_num - 1: page for page in batch.result.pages}
-    except (ParseError, FileNotFoundError):
-        return
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a bug in Rust is not an Exception, and has no name to import
-            raise
-
-
-@cache
-def parser(tagged: bool) -> Any:
-    """A parser holds nothing of a document; making one for each costs as much as a short page."""
-    from liteparse import LiteParse
-
-    return LiteParse(
-        ocr_enabled=False,
-        output_format="markdown",
-        include_complexity=True,
-        extract_blocks=True,
-        extract_form_fields=True,
-        extract_links=True,
-        extract_structure_tree=tagged,
-        extract_text_metadata=tagged,
-        extract_vector_graphics=True,
-        emit_word_boxes=True,
-        keep_headers_footers=True,
-        continue_on_page_error=True,
-        max_pages=1_000_000,
-        quiet=True,
-        num_workers=1,
-    )
-
-
 def rect(box: Any) -> Rect | None:
     return (box.x, box.y, box.x + box.width, box.y + box.height) if box is not None else None
 
@@ -92,7 +46,7 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
     """The page's blocks, the tables among them, and whether columns of text were mixed up in a table."""
     level, upright, words = ruled.drawn(page)
     grids = ruled.grids(page, level, upright, words)
-    found = [(block, rect(block.bbox)) for block in page.blocks or ()]
+    found = [(block, rect(block.bbox)) for block in page.blocks]
     tabular = [box for block, box in found if box is not None and is_uncertain(block)]
     shaky = [
         grid for grid in grids if is_shaky(grid, grids, [b for k, b in found if b is not None and k.kind == "table"])
@@ -306,8 +260,7 @@ def is_title(text: str) -> bool:
 
 def notes_last(blocks: list[Block], page: Any) -> list[Block]:
     """Footnotes of the left column stand in the middle of what is read: they go to the page's end."""
-    layout = page.complexity.layout if page.complexity else None
-    if layout is None or layout.column_count < 2:
+    if page.columns < 2:
         return blocks
     body = letter_size(page)
     notes: list[Block] = []
@@ -348,7 +301,7 @@ def turned(page: Any) -> int | None:
     """By how many degrees most of the text lies on its side or upside down as the page is displayed."""
     letters: Counter[int] = Counter()
     for item in page.text_items:
-        letters[round((item.rotation or 0.0) / 90) % 4 * 90] += len(item.text)
+        letters[round(item.rotation / 90) % 4 * 90] += len(item.text)
     most = letters.most_common(1)
     return most[0][0] if most and most[0][0] and most[0][1] * 2 > letters.total() else None
 
@@ -373,22 +326,21 @@ def straight_lines(page: Any, turn: int) -> list[str]:
 
 def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     """Whether a slower reader should look at the page: headings all over, columns that got mixed up."""
-    layout = page.complexity.layout if page.complexity else None
-    if guessed or layout is None:
+    if guessed or not page.columns:
         return True
-    claimed = [found for found in page.blocks or () if found.kind == "heading"]
+    claimed = [found for found in page.blocks if found.kind == "heading"]
     refused = len(claimed) - sum(block.kind == "heading" for block in blocks)
     words = sum(len(item.text.split()) for item in page.text_items) or 1
     loud = sum(len(found.text.split()) for found in claimed) / words
-    mixed = layout.column_count > 1 and has_mixed_columns(page)
-    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (layout.column_count > 1 and switches(blocks) > 2)
+    mixed = page.columns > 1 and has_mixed_columns(page)
+    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (page.columns > 1 and switches(blocks) > 2)
 
 
 def has_mixed_columns(page: Any) -> bool:
     """Whether a paragraph goes through two columns line by line."""
     wide = [
         box
-        for found in page.blocks or ()
+        for found in page.blocks
         if found.kind == "paragraph" and (box := rect(found.bbox)) and box[2] - box[0] > 0.4 * page.width
     ]
     return bool(wide) and any(aligned.is_mixed(box, ruled.words_of(page)) for box in wide)

@@ -63,11 +63,11 @@ class Grid:
 def words_of(page: Any) -> list[Word]:
     """The level words; what stands upright beside a table is no part of it."""
     return [
-        Word(word.text.strip(), word.x, word.y, word.x + word.width, word.y + word.height)
+        Word(stripped, x, y, x + width, y + height)
         for item in page.text_items
-        if abs(item.rotation or 0.0) <= 1
-        for word in item.words or (item,)
-        if word.text.strip()
+        if abs(item.rotation) <= 1
+        for text, x, y, width, height in item.words or ((item.text, item.x, item.y, item.width, item.height),)
+        if (stripped := text.strip())
     ]
 
 
@@ -89,7 +89,7 @@ def strokes(graphics: Any) -> tuple[list[Line], list[Line]]:
             add(line.x1, line.y1, line.x2, line.y2)
     for shape in graphics.shapes:
         x, y, width, height = shape.bbox
-        if shape.has_curve or not (shape.stroke or shape.fill):
+        if shape.has_curve or not shape.shown:
             continue
         if min(width, height) <= THIN:
             add(x, y, x + width, y + height)

@@ -30,6 +30,7 @@ MOST_OBJECTS = 2000
 SENSIBLE_SIDE = (1, 100_000)
 """Points. PDF once ended at 14,400; liteparse's memory grows with the area."""
 ERROR_PASSWORD = 4
+KEPT_OPEN = 2
 ODD = re.compile("[\\ue000-\\uf8ff\\ufffd\\x00-\\x08\\x0e-\\x1b]")
 
 
@@ -98,32 +99,45 @@ def is_drawable(size: tuple[float, float]) -> bool:
     return all(0 < side < math.inf for side in size)
 
 
-def survey(document: Any, index: int, fast: Any = None) -> Survey:
-    """*fast* is liteparse's page: when it has counted pictures and paths, nobody counts again."""
+class OpenPages:
+    """Pages to look at. A page that is closed takes its fonts along, so the last ones stay open for the next."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._open: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self._open:
+            self._open[index] = self.document[index]
+            if len(self._open) > KEPT_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+        return self._open[index]
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def survey(pages: OpenPages, index: int) -> Survey:
     try:
-        page = document[index]
+        page = pages[index]
     except pdfium.PdfiumError:
         return Survey(damage="the page cannot be loaded")
     try:
         size = page.get_size()
         textpage = page.get_textpage()
         text = str(textpage.get_text_range())
-        is_short = len(text) <= SHORT
-        hides_text = is_short and has_silent_text(page, textpage)
+        hides_text = len(text) <= SHORT and has_silent_text(page, textpage)
         textpage.close()
-        if not is_short and fast is not None and fast.complexity and fast.vector_graphics:
-            cover = float(fast.complexity.image_coverage)
-            paths = len(fast.vector_graphics.shapes) + len(fast.vector_graphics.lines)
-        else:
-            cover, paths = pictures_and_paths(page) if is_drawable(size) else (0.0, 0)
+        text = re.sub(r"[\ufffe\u00ad]\s*|\x02\s*", "", text).replace("\r\n", "\n")
+        letters = len(text) - sum(map(text.count, " \n\t"))
+        garbled = is_garbled(text, letters)
+        # Pictures tell whether there is enough text: where there is much, nobody asks.
+        is_plain = letters >= STAMP_LETTERS and not garbled
+        cover, paths = pictures_and_paths(page) if not is_plain and is_drawable(size) else (0.0, 0)
     except pdfium.PdfiumError:
         return Survey(damage="the page's content cannot be read")
-    finally:
-        page.close()
-    text = re.sub(r"[\ufffe\u00ad]\s*|\x02\s*", "", text).replace("\r\n", "\n")
-    letters = len(text) - sum(map(text.count, " \n\t"))
     damage = None if letters or is_drawable(size) else "the page has no size"
-    garbled = is_garbled(text, letters)
     return Survey(text, letters, garbled, cover, paths, damage, not is_sensible(size), hides_text)
 
 

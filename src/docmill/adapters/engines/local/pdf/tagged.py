@@ -26,7 +26,7 @@ class Tree:
         for item in page.text_items:
             if item.mcid is not None:
                 self._items[item.mcid].append(item)
-        self._roots = page.structure_tree.roots if page.structure_tree else []
+        self._roots = page.roots
         self._size = (page.width or 1, page.height or 1)
         self._fresh: list[int] = []
         self.named: set[int] = set()
@@ -116,8 +116,8 @@ class Tree:
                 yield from self._rows(child, depth + 1)
 
     def _cell(self, element: Any, depth: int) -> Cell:
-        spans = [element.attributes.get(name) for name in ("RowSpan", "ColSpan")]
-        rows, columns = (int(span) if isinstance(span, float | int) and 1 <= span <= 1000 else 1 for span in spans)
+        spans = [element.number(name) for name in ("RowSpan", "ColSpan")]
+        rows, columns = (int(span) if span is not None and 1 <= span <= 1000 else 1 for span in spans)
         return Cell(self._text(element, depth), rows, columns)
 
     def _name(self, marks: list[int]) -> None:
@@ -189,7 +189,7 @@ class Tree:
 
 def read(page: Any) -> list[Block] | None:
     """The page by its tags, or None when they do not tell enough."""
-    if page.structure_tree is None or not page.structure_tree.roots:
+    if not page.roots:
         return None
     tree = Tree(page)
     blocks = [block for block in tree.blocks() if block.text.strip() or block.rows]

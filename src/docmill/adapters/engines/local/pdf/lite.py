@@ -1,0 +1,157 @@
+"""liteparse, the one door to it. Its own classes copy every field of every word; here only what is looked at is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+WINDOW = 32
+
+
+def pages(source: Path, *, tagged: bool) -> Iterator[dict[int, Page]]:
+    """The pages by index, a window at a time; nothing if it cannot read the file."""
+    # It goes by the name's ending, and our file has none.
+    named = Path("input.pdf")
+    named.unlink(missing_ok=True)
+    named.symlink_to(source)
+    try:
+        session = parser(tagged).open_batch_session(str(named.absolute()), WINDOW)
+        while (batch := session.next_batch()) is not None:
+            yield {page.page_num - 1: Page(page) for page in batch.result.pages}
+    except (GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        # Its errors are plain ones, and a bug in Rust is not even an Exception and has no name to import.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+
+
+@cache
+def parser(tagged: bool) -> Any:
+    """A parser holds nothing of a document; making one for each costs as much as a short page."""
+    from liteparse import LiteParse
+
+    made = LiteParse(
+        ocr_enabled=False,
+        output_format="markdown",
+        include_complexity=True,
+        extract_blocks=True,
+        extract_form_fields=True,
+        extract_links=True,
+        extract_structure_tree=tagged,
+        extract_text_metadata=tagged,
+        extract_vector_graphics=True,
+        emit_word_boxes=True,
+        keep_headers_footers=True,
+        continue_on_page_error=True,
+        max_pages=1_000_000,
+        quiet=True,
+        num_workers=1,
+    )
+    return made._native
+
+
+class Page:
+    """One page; what nobody asks for stays on the other side."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.page_num: int = native.page_num
+        self.width: float = native.width
+        self.height: float = native.height
+
+    @cached_property
+    def text_items(self) -> list[Item]:
+        return [Item(item) for item in self._native.text_items]
+
+    @cached_property
+    def blocks(self) -> list[Any]:
+        return self._native.blocks or []
+
+    @cached_property
+    def vector_graphics(self) -> Graphics | None:
+        found = self._native.vector_graphics
+        return Graphics(found) if found is not None else None
+
+    @cached_property
+    def columns(self) -> int:
+        """How many columns of text it has; 0 if that is not known."""
+        complexity = self._native.complexity
+        layout = complexity.layout if complexity is not None else None
+        return layout.column_count if layout is not None else 0
+
+    @property
+    def form_fields(self) -> list[Any]:
+        return self._native.form_fields or []
+
+    @cached_property
+    def roots(self) -> list[Element]:
+        """Where its structure tree begins."""
+        tree = self._native.structure_tree
+        return [Element(root) for root in tree.roots] if tree is not None else []
+
+
+class Item:
+    """A piece of a line in one font."""
+
+    __slots__ = ("_native", "_words", "height", "mcid", "rotation", "text", "width", "x", "y")
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._words: list[WordBox] | None = None
+        self.text: str = native.text
+        self.x: float = native.x
+        self.y: float = native.y
+        self.width: float = native.width
+        self.height: float = native.height
+        self.rotation: float = native.rotation or 0.0
+        self.mcid: int | None = native.mcid
+
+    @property
+    def words(self) -> list[WordBox]:
+        if self._words is None:
+            self._words = [(word.text, word.x, word.y, word.width, word.height) for word in self._native.words]
+        return self._words
+
+
+WordBox = tuple[str, float, float, float, float]
+"""Text, x, y, width, height."""
+
+
+class Graphics:
+    """What is drawn: shapes by their box, and lines."""
+
+    __slots__ = ("lines", "shapes")
+
+    def __init__(self, native: Any) -> None:
+        self.shapes = [Shape(shape) for shape in native.shapes]
+        self.lines = native.lines
+
+
+class Shape:
+    __slots__ = ("bbox", "has_curve", "shown")
+
+    def __init__(self, native: Any) -> None:
+        box = native.bbox
+        self.bbox: tuple[float, float, float, float] = (box.x, box.y, box.width, box.height)
+        self.has_curve: bool = native.has_curve
+        self.shown: bool = native.stroke or native.fill
+
+
+class Element:
+    """An element of the structure tree."""
+
+    __slots__ = ("_native", "actual_text", "children", "marked_content_ids", "type")
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.type: str = native.element_type
+        self.actual_text: str | None = native.actual_text
+        self.marked_content_ids: list[int] = native.marked_content_ids
+        self.children: list[Element] = [Element(child) for child in native.children]
+
+    def number(self, name: str) -> float | None:
+        """An attribute that is a number."""
+        return next((each.number_value for each in self._native.attributes if each.name == name), None)
