@@ -10,7 +10,7 @@ CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\
 BETWEEN_CJK = re.compile(f"(?<=[{CJK}]) +(?=[{CJK}])")
 BULLET = re.compile(r"^([ \t]*)[•▪◦‣●∙·]\s+", re.MULTILINE)
 WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
-CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0xFFFE, 0xFFFF) if code not in (9, 10)}
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 BAD_LINK = re.compile(
     r"\[([^\]\n]*)\]\(\s*<?\s*(?:javascript|vbscript|data|file):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
 )
@@ -23,7 +23,7 @@ ENOUGH = 0.7
 
 def clean(text: str) -> str:
     """Text that every store takes: no control characters, no halves of surrogates, line ends as \\n."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(CONTROL)
+    text = CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return text if text.isascii() else text.encode("utf-8", "ignore").decode()
 
 

@@ -20,9 +20,11 @@ from .. import ocr, vortex
 from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
-from . import careful, figures, lite, quick, streams, tagged
+from . import careful, figures, lite, pixels, quick, streams, tagged
 from .blocks import Block, joined, markdown, pieces
+from .figures import Cutter
 from .lite import WINDOW
+from .pixels import Pixels
 from .running import Running
 from .survey import LONGEST_SIDE, OpenPages, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
 
@@ -58,8 +60,8 @@ def read(job: Job) -> None:
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
         job.title = telling(document.get_metadata_dict().get("Title", "").strip())
-        with contextlib.closing(OpenPages(document)) as pages:
-            reader = Reader(job, pages, total)
+        with contextlib.closing(OpenPages(document)) as pages, pixels.opened(job.source) as found:
+            reader = Reader(job, pages, found, total)
             fast = lite.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
             for start in range(0, total, WINDOW):
                 reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
@@ -76,10 +78,11 @@ def telling(title: str) -> str | None:
 class Reader:
     """One document on its way: what its pages have in common, and each page in turn."""
 
-    def __init__(self, job: Job, pages: OpenPages, total: int) -> None:
+    def __init__(self, job: Job, pages: OpenPages, found: Pixels | None, total: int) -> None:
         self.tagged = is_tagged(pages.document)
         self._job = job
         self._pages = pages
+        self._pixels = found
         self._document = pages.document
         self._total = total
         self._running = Running(total)
@@ -163,7 +166,7 @@ class Reader:
         for block in blocks:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level
-        figures.keep(job, self._pages, index, blocks, fast)
+        figures.keep(job, Cutter(self._pages, self._pixels, index, fast), index, blocks)
         text = settled(markdown(blocks))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):

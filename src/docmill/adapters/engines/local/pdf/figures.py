@@ -15,6 +15,7 @@ from ..job import Job
 from ..markdown import image_link
 from ..places import clamp
 from .blocks import Block, html, written
+from .pixels import Pixels
 from .quick import CAPTION
 from .survey import OpenPages, drawn
 
@@ -33,9 +34,8 @@ MOST = 40
 """Figures of one page: a drawing that falls to pieces must not fill the store."""
 
 
-def keep(job: Job, pages: OpenPages, index: int, blocks: list[Block], fast: Any) -> None:
-    """Give every figure its picture and link, every table its asset. *fast* is liteparse's page."""
-    cutter = Cutter(pages, index, fast)
+def keep(job: Job, cutter: Cutter, index: int, blocks: list[Block]) -> None:
+    """Give every figure its picture and link, every table its asset."""
     pictures = 0
     for number, block in enumerate(blocks):
         if block.kind == "figure":
@@ -62,21 +62,24 @@ def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) ->
 
 
 class Cutter:
-    """Cuts figures out of one page, which is opened for the first of them only."""
+    """Cuts figures out of one page, which is opened for the first of them only. *fast* is liteparse's page."""
 
-    def __init__(self, pages: OpenPages, index: int, fast: Any) -> None:
-        self._pages, self._index, self._fast = pages, index, fast
+    def __init__(self, pages: OpenPages, pixels: Pixels | None, index: int, fast: Any) -> None:
+        self._pages, self._pixels, self._index, self._fast = pages, pixels, index, fast
 
     def cut(self, box: Box) -> bytes:
         """The figure as a file; nothing if it is a background."""
         page = self._pages[self._index]
-        if (photograph := self._photograph(page, box)) is not None:
-            return photograph
-        image = drawn(page, SHOW_DPI, box)
+        if (alone := self._alone(page, box)) is not None:
+            if (photograph := as_it_is(alone)) is not None:
+                return photograph
+            image = self._plain(page, alone, box) or drawn(page, SHOW_DPI, box)
+        else:
+            image = drawn(page, SHOW_DPI, box)
         return b"" if is_one_colour(image) else encoded(image)
 
-    def _photograph(self, page: Any, box: Box) -> bytes | None:
-        """The JPEG as it lies in the document, when it fills the box and nothing is drawn over it."""
+    def _alone(self, page: Any, box: Box) -> Any:
+        """The picture, as it lies in the document, that fills the box upright and has nothing drawn over it."""
         if self._fast is None or page.get_rotation() or not is_bare(self._fast, box):
             return None
         x0, y0, x1, y1 = page.get_cropbox()
@@ -86,8 +89,25 @@ class Cutter:
             left, bottom, right, top = item.get_bounds()
             own = ((left - x0) / width, (y1 - top) / height, (right - x0) / width, (y1 - bottom) / height)
             if max(abs(one - other) for one, other in zip(own, box, strict=True)) < SAME_PLACE:
-                return as_it_is(item)
+                return item if is_upright(item) else None
         return None
+
+    def _plain(self, page: Any, item: Any, box: Box) -> Image | None:
+        """The picture from its pixels in the file, not much finer than it is shown."""
+        if self._pixels is None or item.get_filters() != ["FlateDecode"]:
+            return None
+        image = self._pixels.picture(bytes(item.get_data(decode_simple=False)))
+        if image is None:
+            return None
+        shown = (box[2] - box[0]) * page.get_size()[0] * SHOW_DPI / 72
+        finer = int(image.width // max(1.0, shown))
+        return image.reduce(finer) if finer > 1 else image
+
+
+def is_upright(item: Any) -> bool:
+    matrix = item.get_matrix()
+    upright = matrix.a > 0 and matrix.d > 0 and abs(matrix.b) + abs(matrix.c) < 0.01
+    return upright and not pdfium_c.FPDFPageObj_HasTransparency(item.raw)
 
 
 def is_bare(fast: Any, box: Box) -> bool:
@@ -109,12 +129,10 @@ def is_bare(fast: Any, box: Box) -> bool:
 
 
 def as_it_is(item: Any) -> bytes | None:
-    """The bytes of a plain, upright JPEG of sensible size."""
+    """The bytes of a plain JPEG of sensible size."""
     from PIL import Image, UnidentifiedImageError
 
-    matrix = item.get_matrix()
-    upright = matrix.a > 0 and matrix.d > 0 and abs(matrix.b) + abs(matrix.c) < 0.01
-    if not upright or item.get_filters() != ["DCTDecode"] or pdfium_c.FPDFPageObj_HasTransparency(item.raw):
+    if item.get_filters() != ["DCTDecode"]:
         return None
     data = bytes(item.get_data(decode_simple=False))
     try:
@@ -129,7 +147,7 @@ def encoded(image: Image) -> bytes:
     """Drawings keep their sharp edges; photographs would take long, and much room, as PNG."""
     out = io.BytesIO()
     if image.getcolors(DRAWING_COLOURS) is not None:
-        image.save(out, "PNG", compress_level=4)
+        image.save(out, "PNG", compress_level=1)  # quicker than 4, and after PNG's own filters seldom larger
     else:
         image.save(out, "JPEG", quality=88)
     return out.getvalue()

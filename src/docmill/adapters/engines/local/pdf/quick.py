@@ -26,6 +26,7 @@ AUTHORS = re.compile(r"\w[∗†‡§]+(?:,|\s|$)")
 RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
 """A heading that shares its line with the paragraph that follows."""
 NOTE = re.compile(r"[\W_]*(?:\d{1,3}\W*\s*[^\W\d]|[*∗†‡§¶])")
+RUNNING = ("paragraph", "list_item", "heading", "code")
 FEW_LETTERS = 12
 LONGEST_HEADING = 24
 LONGEST_TITLE = 18
@@ -259,18 +260,29 @@ def is_title(text: str) -> bool:
 
 
 def notes_last(blocks: list[Block], page: Any) -> list[Block]:
-    """Footnotes of the left column stand in the middle of what is read: they go to the page's end."""
-    if page.columns < 2:
+    """Footnotes of the left column stand in the middle of what is read: all go to the page's end."""
+    likely = [(number, block) for number, block in enumerate(blocks) if may_be_note(block)]
+    if not any(is_next_column(other, block) for number, block in likely for other in blocks[number + 1 :]):
         return blocks
     body = letter_size(page)
     notes: list[Block] = []
-    for block in blocks:
-        if block.kind == "text" and block.box is not None and block.box[1] > 0.5 and NOTE.match(block.text):
-            x0, y0, x1, y1 = block.box
-            where = (x0 * page.width, y0 * page.height, x1 * page.width, y1 * page.height)
-            if letter_size(page, where) < 0.95 * body and not any(is_under(other, block) for other in blocks):
-                notes.append(block)
+    for _, block in likely:
+        x0, y0, x1, y1 = block.box or (0.0, 0.0, 1.0, 1.0)
+        where = (x0 * page.width, y0 * page.height, x1 * page.width, y1 * page.height)
+        if letter_size(page, where) < 0.95 * body and not any(is_under(other, block) for other in blocks):
+            notes.append(block)
     return [block for block in blocks if not any(block is note for note in notes)] + notes
+
+
+def may_be_note(block: Block) -> bool:
+    return block.kind == "text" and block.box is not None and block.box[1] > 0.5 and bool(NOTE.match(block.text))
+
+
+def is_next_column(other: Block, block: Block) -> bool:
+    """Whether what is read later begins higher up on the right."""
+    if other.box is None or block.box is None:
+        return False
+    return other.box[0] >= block.box[2] - 0.01 and other.box[1] < block.box[1]
 
 
 def is_under(other: Block, block: Block) -> bool:
@@ -326,24 +338,40 @@ def straight_lines(page: Any, turn: int) -> list[str]:
 
 def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     """Whether a slower reader should look at the page: headings all over, columns that got mixed up."""
-    if guessed or not page.columns:
+    if guessed:
         return True
-    claimed = [found for found in page.blocks if found.kind == "heading"]
+    claimed = [found.text for found in page.blocks if found.kind == "heading"]
     refused = len(claimed) - sum(block.kind == "heading" for block in blocks)
     words = sum(len(item.text.split()) for item in page.text_items) or 1
-    loud = sum(len(found.text.split()) for found in claimed) / words
-    mixed = page.columns > 1 and has_mixed_columns(page)
-    return mixed or refused > 2 or (loud > 0.25 and words > 25) or (page.columns > 1 and switches(blocks) > 2)
+    loud = sum(len(text.split()) for text in claimed) / words
+    if refused > 2 or (loud > 0.25 and words > 25):
+        return True
+    return (switches(blocks) > 2 or has_mixed_columns(page)) and page.columns != 1
 
 
 def has_mixed_columns(page: Any) -> bool:
-    """Whether a paragraph goes through two columns line by line."""
-    wide = [
-        box
-        for found in page.blocks
-        if found.kind == "paragraph" and (box := rect(found.bbox)) and box[2] - box[0] > 0.4 * page.width
-    ]
-    return bool(wide) and any(aligned.is_mixed(box, ruled.words_of(page)) for box in wide)
+    """Whether a paragraph goes through two columns line by line, on a page that has something side by side."""
+    found = [box for block in page.blocks if block.kind in RUNNING and (box := rect(block.bbox)) is not None]
+    wide = [box for box in found if box[2] - box[0] > 0.4 * page.width]
+    if not wide or not are_side_by_side(found):
+        return False
+    words = ruled.words_of(page)
+    return any(aligned.is_mixed(box, words) for box in wide)
+
+
+def are_side_by_side(boxes: list[Rect]) -> bool:
+    """Whether two of the boxes stand beside each other for half of their height."""
+    boxes = sorted(boxes, key=lambda box: box[1])
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            if other[1] >= one[3]:
+                break
+            together = min(one[3], other[3]) - other[1]
+            if together > 0.5 * min(one[3] - one[1], other[3] - other[1]) and (
+                one[2] <= other[0] + 1 or other[2] <= one[0] + 1
+            ):
+                return True
+    return False
 
 
 def switches(blocks: list[Block]) -> int:

@@ -23,17 +23,12 @@ DOUBLE = 8.0
 MOST_CELLS = 4000
 
 
-@dataclass(slots=True)
 class Word:
-    text: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    middle: tuple[float, float] = (0.0, 0.0)
+    __slots__ = ("middle", "text", "x0", "x1", "y0", "y1")
 
-    def __post_init__(self) -> None:
-        self.middle = (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+    def __init__(self, text: str, x0: float, y0: float, x1: float, y1: float) -> None:
+        self.text, self.x0, self.y0, self.x1, self.y1 = text, x0, y0, x1, y1
+        self.middle = (x0 + x1) / 2, (y0 + y1) / 2
 
 
 @dataclass(slots=True)
