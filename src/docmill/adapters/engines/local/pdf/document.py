@@ -51,6 +51,7 @@ LIGATURES = str.maketrans(
         "\ufffe": None,
     }
 )
+LIGATURE = re.compile(f"[{''.join(map(chr, LIGATURES))}]")
 
 
 def read(job: Job) -> None:
@@ -176,7 +177,8 @@ class Reader:
 
 
 def settled(text: str) -> str:
-    return tidy(disarm(text.translate(LIGATURES)))
+    # Few pages have one of them, and to look each letter up takes long.
+    return tidy(disarm(text if LIGATURE.search(text) is None else text.translate(LIGATURES)))
 
 
 def with_figures(blocks: list[Block], page: Any) -> list[Block]:
