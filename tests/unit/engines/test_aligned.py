@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docmill.adapters.engines.local.pdf import aligned, regions
-from docmill.adapters.engines.local.pdf.ruled import Line, Word
+from docmill.adapters.engines.local.pdf.ruled import Line, Word, text_of
 
 HEIGHT, LETTER = 10.0, 5.0
 PAGE = (0.0, 0.0, 600.0, 800.0)
@@ -78,6 +78,20 @@ def test_running_text_in_two_columns_is_no_table():
 
     assert table(prose) is None
     assert aligned.is_mixed((50, 90, 400, 300), prose)
+
+
+def test_two_columns_that_were_read_across_are_taken_apart():
+    left, right = "the harbour grew in that year", "and more ships than ever came"
+    prose = rows(*((y, ((60, left), (240, right))) for y in (100, 112, 124, 136)))
+
+    found = aligned.halves((50, 90, 450, 300), prose)
+
+    assert found
+    assert [" ".join([text] * 4) for text in (left, right)] == [text_of(half) for half in found]
+    assert (
+        aligned.halves((50, 90, 450, 300), rows(*((y, ((60, left + " " + right),)) for y in (100, 112, 124)))) is None
+    )
+    assert aligned.halves((50, 90, 450, 300), []) is None
 
 
 def test_titles_with_page_numbers_and_the_numbers_of_a_chart_are_no_tables():

@@ -407,13 +407,28 @@ def is_running(table: list[list[Cell]]) -> bool:
 
 def is_mixed(box: Rect, words: Sequence[Word]) -> bool:
     """Lines of two columns of text beside each other, taken for one."""
-    lines = text_lines(inside(words, box))
+    return gutter(inside(words, box), box) is not None
+
+
+def gutter(words: Sequence[Word], box: Rect) -> float | None:
+    """Where two columns of running text part."""
+    lines = text_lines(words)
     if len(lines) < 3:
-        return False
-    found, _ = columns(lines, (), box)
+        return None
+    _, borders = columns(lines, (), box)
     full = sum(len(line.chunks) == 2 for line in lines)
     many = sum(len(line.words) for line in lines) > 2 * RUNNING * len(lines)
-    return len(found) == 2 and full >= 0.6 * len(lines) and many
+    return borders[0] if len(borders) == 1 and full >= 0.6 * len(lines) and many else None
+
+
+def halves(box: Rect, words: Sequence[Word]) -> tuple[list[Word], list[Word]] | None:
+    """The words of two columns that were read line by line across both; nothing if there is one column."""
+    own = inside(words, box)
+    border = gutter(own, box)
+    if border is None:
+        return None
+    left, right = ([word for word in own if (word.middle[0] < border) is side] for side in (True, False))
+    return (left, right) if left and right else None
 
 
 def has_axis(table: list[list[Cell]]) -> bool:

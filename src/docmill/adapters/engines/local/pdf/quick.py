@@ -11,7 +11,7 @@ from ..markdown import CJK
 from . import aligned, regions, ruled
 from .aligned import PROSE
 from .blocks import Block, Cell, joined
-from .ruled import Grid, Rect
+from .ruled import Grid, Rect, Word
 
 CAPTION = re.compile(
     r"(?:table|tab\.|figure|fig\.|chart|diagram|abbildung|abb\.|tabelle|图|表|source|quelle)\s*(?:\d|[a-z]\b|:)",
@@ -26,7 +26,8 @@ AUTHORS = re.compile(r"\w[∗†‡§]+(?:,|\s|$)")
 RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
 """A heading that shares its line with the paragraph that follows."""
 NOTE = re.compile(r"[\W_]*(?:\d{1,3}\W*\s*[^\W\d]|[*∗†‡§¶])")
-RUNNING = ("paragraph", "list_item", "heading", "code")
+WIDE, LOW = 0.4, 20.0
+"""Of the page, and points: two columns that were taken for one are wider and higher."""
 FEW_LETTERS = 12
 LONGEST_HEADING = 24
 LONGEST_TITLE = 18
@@ -71,26 +72,48 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
         else:
             sure += known
             guessed = guessed or (hinted and aligned.is_mixed(box, words))
-    return notes_last(placed(found, sure, page), page), sure, guessed
+    return notes_last(placed(found, sure, page, words), page), sure, guessed
 
 
-def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any) -> list[Block]:
+def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, words: list[Word]) -> list[Block]:
     """The blocks in their order, each table where its first words stand."""
     waiting = list(grids)
     blocks: list[Block] = []
+    beside: list[Block] = []
     for block, box in found:
         home = next((grid for grid in grids if box is not None and belongs(block, box, grid)), None)
+        columns = taken_apart(block, box, page, words) if home is None and box is not None else None
+        if columns is not None:
+            blocks.append(columns[0])
+            beside.append(columns[1])
+            continue
+        blocks += beside
+        beside.clear()
         if home is not None:
             if home in waiting:
                 waiting.remove(home)
                 blocks += table_blocks(home, page)
         elif (made := as_block(block, page)) is not None:
             blocks.append(made)
+    blocks += beside
     for grid in waiting:
         tables = table_blocks(grid, page)
         at = place(blocks, tables[0].box)
         blocks[at:at] = tables
     return blocks
+
+
+def taken_apart(block: Any, box: Rect, page: Any, words: list[Word]) -> tuple[Block, Block] | None:
+    """Two columns, if the paragraph goes through both line by line."""
+    if box[2] - box[0] < WIDE * page.width or box[3] - box[1] < LOW or block.kind != "paragraph":
+        return None
+    middle = (box[0] + box[2]) / 2
+    own = [item for item in page.text_items if box[1] <= item.y <= box[3] and box[0] - 1 <= item.x <= box[2]]
+    across = sum(len(item.text) for item in own if item.x < middle < item.x + item.width)
+    if 5 * across > sum(len(item.text) for item in own) or (halves := aligned.halves(box, words)) is None:
+        return None
+    left, right = (Block("text", ruled.text_of(half), box=share(ruled.around(half), page)) for half in halves)
+    return left, right
 
 
 def belongs(block: Any, box: Rect, grid: Grid) -> bool:
@@ -337,7 +360,7 @@ def straight_lines(page: Any, turn: int) -> list[str]:
 
 
 def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
-    """Whether a slower reader should look at the page: headings all over, columns that got mixed up."""
+    """Whether a slower reader should look at the page: headings all over, columns in disorder."""
     if guessed:
         return True
     claimed = [found.text for found in page.blocks if found.kind == "heading"]
@@ -346,32 +369,7 @@ def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     loud = sum(len(text.split()) for text in claimed) / words
     if refused > 2 or (loud > 0.25 and words > 25):
         return True
-    return (switches(blocks) > 2 or has_mixed_columns(page)) and page.columns != 1
-
-
-def has_mixed_columns(page: Any) -> bool:
-    """Whether a paragraph goes through two columns line by line, on a page that has something side by side."""
-    found = [box for block in page.blocks if block.kind in RUNNING and (box := rect(block.bbox)) is not None]
-    wide = [box for box in found if box[2] - box[0] > 0.4 * page.width]
-    if not wide or not are_side_by_side(found):
-        return False
-    words = ruled.words_of(page)
-    return any(aligned.is_mixed(box, words) for box in wide)
-
-
-def are_side_by_side(boxes: list[Rect]) -> bool:
-    """Whether two of the boxes stand beside each other for half of their height."""
-    boxes = sorted(boxes, key=lambda box: box[1])
-    for number, one in enumerate(boxes):
-        for other in boxes[number + 1 :]:
-            if other[1] >= one[3]:
-                break
-            together = min(one[3], other[3]) - other[1]
-            if together > 0.5 * min(one[3] - one[1], other[3] - other[1]) and (
-                one[2] <= other[0] + 1 or other[2] <= one[0] + 1
-            ):
-                return True
-    return False
+    return switches(blocks) > 2 and page.columns != 1
 
 
 def switches(blocks: list[Block]) -> int:

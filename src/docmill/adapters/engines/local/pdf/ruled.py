@@ -66,6 +66,16 @@ def words_of(page: Any) -> list[Word]:
     ]
 
 
+def around(words: Sequence[Word]) -> Rect:
+    """The box that holds the words."""
+    return (
+        min(word.x0 for word in words),
+        min(word.y0 for word in words),
+        max(word.x1 for word in words),
+        max(word.y1 for word in words),
+    )
+
+
 def strokes(graphics: Any) -> tuple[list[Line], list[Line]]:
     """Level and upright lines, whether they were drawn as lines or as thin boxes; frames give four."""
     level: list[Line] = []
