@@ -13,7 +13,7 @@ from docmill.adapters.engines.local.ocr import layout, writing
 from docmill.adapters.engines.local.ocr.lines import Line
 from docmill.adapters.engines.local.ocr.upright import Pose, straightened
 from docmill.adapters.engines.local.pdf import blocks
-from docmill.adapters.engines.local.places import FARTHEST, blocks_of
+from docmill.adapters.engines.local.places import FARTHEST, MOST, blocks_of
 from docmill.core.parsed import Block, Box, Page
 from support import documents
 from unit.engines.conftest import Bench
@@ -134,6 +134,18 @@ def test_what_cannot_be_found_is_left_out(text: str, pieces: list[str], lines: l
 )
 def test_a_box_is_inside_the_page_or_not_there(box: Box | None, kept: Box | None) -> None:
     assert [kept] == [one.bbox for one in blocks_of("a", [("text", "a", box)])]
+
+
+def test_a_page_has_so_many_blocks_and_no_more() -> None:
+    found = blocks_of("\n\n".join("a" * (2 * MOST)), [("text", "a", BOX)] * (2 * MOST))
+
+    assert (MOST, 2 * MOST - 1) == (len(found), found[-1].end)
+
+
+def test_a_piece_is_settled_as_the_page_was() -> None:
+    found = blocks_of("one\n\ntwo", [("text", "ONE", BOX), ("text", "two", BOX)], str.casefold)
+
+    assert [0, 2] == [one.first for one in found]
 
 
 def test_pages_that_were_kept_before_have_no_blocks_and_new_ones_keep_them_short() -> None:

@@ -116,8 +116,7 @@ class Assembly:
 
 def _page(index: int, pieces: Sequence[Piece]) -> Page:
     markdown = _settled("\n\n".join(text.strip() for _, text, _ in pieces if text.strip()))
-    settled = ((kind, _settled(text), box) for kind, text, box in pieces)
-    return Page(index, markdown, blocks=blocks_of(markdown, settled))
+    return Page(index, markdown, blocks=blocks_of(markdown, pieces, _settled))
 
 
 def _settled(text: str) -> str:

@@ -19,6 +19,8 @@ from .markdown import clean
 from .places import Piece, blocks_of
 
 CONTEXT = 300
+BLOCK_BYTES = 60
+"""About so many a block takes in JSON."""
 SAMPLE = 4000
 IMAGE_TYPES = {"PNG": ("png", "image/png"), "JPEG": ("jpg", "image/jpeg"), "GIF": ("gif", "image/gif")}
 IMAGE_TYPES["WEBP"] = ("webp", "image/webp")
@@ -65,10 +67,18 @@ class Job:
         if pages > self.page_limit:
             raise DocumentError("document_too_many_pages", pages=pages, limit=self.page_limit)
 
-    def add_page(self, index: int, markdown: str, damage: str | None = None, pieces: Iterable[Piece] = ()) -> None:
+    def add_page(
+        self,
+        index: int,
+        markdown: str,
+        damage: str | None = None,
+        pieces: Iterable[Piece] = (),
+        settled: Callable[[str], str] = clean,
+    ) -> None:
         """A page is complete: it leaves the process together with the figures that were added for it.
 
-        *pieces* is what the Markdown was made of, in its order, each with its place on the page.
+        *pieces* is what the Markdown was made of, in its order, each with its place on the page; *settled* is what was
+        done to the Markdown since.
         """
         markdown = clean(markdown)
         self._spend(len(markdown.encode()))
@@ -77,7 +87,9 @@ class Job:
         self._remember(markdown)
         self.pages += 1
         self.damaged += damage is not None
-        self.page_done(Page(index, markdown, damage, blocks_of(markdown, pieces)), figures)
+        blocks = blocks_of(markdown, pieces, settled)
+        self._spend(BLOCK_BYTES * len(blocks))
+        self.page_done(Page(index, markdown, damage, blocks), figures)
 
     def add_image(self, data: bytes, page: int, bbox: Box | None = None, *, ocr_text: str = "") -> str | None:
         """Keep an image of the page; gives its name, or None if it is none that a browser shows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from docmill.core.parsed import Block, BlockKind, Box
 
@@ -10,29 +10,43 @@ from .markdown import clean
 
 Piece = tuple[BlockKind, str, Box | None]
 """A part of a page as it was written into its Markdown, and its place, if that is known."""
+MOST = 4000
+"""Blocks of one page. Pages with more are made to hurt."""
 FARTHEST = 20_000
 """Letters in which a piece is looked for when the one before it got lost: a page may have very many pieces."""
 
 
-def blocks_of(markdown: str, pieces: Iterable[Piece]) -> tuple[Block, ...]:
-    """The lines of each piece. One that cannot be found again in the Markdown is left out, never guessed."""
+def blocks_of(markdown: str, pieces: Iterable[Piece], settled: Callable[[str], str] = clean) -> tuple[Block, ...]:
+    """The lines of each piece. One that cannot be found again in the Markdown is left out, never guessed.
+
+    *settled* does to a piece what was done to the Markdown as a whole. Few pieces need it, so it is asked last.
+    """
     found: list[Block] = []
     at = line = 0
-    for kind, text, box in pieces:
-        text = clean(text).strip()
-        start = place(markdown, text, at) if text else -1
-        if start < 0:
+    for kind, piece, box in pieces:
+        text = piece.strip()
+        start = after_blanks(markdown, at)
+        if not fits(markdown, text, start):
+            text = settled(piece).strip()
+            start = place(markdown, text, start)
+        if not text or start < 0:
             continue
         first = line + markdown.count("\n", at, start)
         at, line = start + len(text), first + text.count("\n")
         found.append(Block(kind, first, line + 1, box and clamp(*box)))
+        if len(found) == MOST:
+            break
     return tuple(found)
+
+
+def after_blanks(markdown: str, at: int) -> int:
+    while at < len(markdown) and markdown[at].isspace():
+        at += 1
+    return at
 
 
 def place(markdown: str, text: str, at: int) -> int:
     """Where the text begins that makes up whole lines, or -1."""
-    while at < len(markdown) and markdown[at].isspace():
-        at += 1
     if fits(markdown, text, at):
         return at
     further = markdown.find(f"\n{text}", at, at + FARTHEST) + 1

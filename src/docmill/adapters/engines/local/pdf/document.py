@@ -172,8 +172,8 @@ class Reader:
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):
                 text = whole_page(job, rendered(self._document, index, OCR_DPI), index)
-        placed = ((kind, settled(piece), box) for kind, piece, box in pieces(blocks))
-        job.add_page(index, "\n\n".join(filter(None, [text, filled_in(fast, text)])), pieces=placed)
+        whole = "\n\n".join(filter(None, [text, filled_in(fast, text)]))
+        job.add_page(index, whole, pieces=pieces(blocks), settled=settled)
 
 
 def settled(text: str) -> str:
