@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from docmill.core.parsed import Figure, Page, Parsed
+from docmill.core.parsed import Block, Figure, Page, Parsed
 from docmill.core.routing import (
     PDF,
     Facts,
@@ -143,6 +143,17 @@ def test_parts_are_merged_in_order_with_figures_under_their_new_pages() -> None:
     ]
     assert {(0, "p001_img01.png"): "p001_img01.png", (1, "p001_img01.png"): "p003_img01.png"} == merged.renamed
     assert {"a": 1, "slices": 2} == merged.parsed.facts
+
+
+def test_blocks_of_a_part_keep_their_lines_whatever_their_figures_are_called() -> None:
+    blocks = (Block("figure", 0, 1, (0.1, 0.1, 0.2, 0.2)), Block("text", 2, 3, (0.1, 0.3, 0.2, 0.4)))
+    page = Page(0, "![](assets/p001_img01.png)\n\ntext", blocks=blocks)
+    part = Parsed("x", PDF, (page,), (figure("p001_img01.png", 0),))
+
+    merged = merge("cloud", [Part(Slice(0, 1998)), Part(Slice(1999, 1999), part)]).parsed.pages[-1]
+
+    assert "![](assets/p2000_img01.png)\n\ntext" == merged.markdown
+    assert blocks == merged.blocks
 
 
 def test_missing_pages_are_named() -> None:

@@ -171,8 +171,19 @@ def test_a_page_that_was_scanned_askew_and_on_its_side_is_read_in_order(
     path = tmp_path / "scan.png"
     two_columns.rotate(2, Image.Resampling.BICUBIC, fillcolor="white").rotate(90, expand=True).save(path)
 
-    text = " ".join(bench.parse(path).pages[0].markdown.split())
+    page = bench.parse(path).pages[0]
 
+    text = " ".join(page.markdown.split())
     places = [text.find(f"{side} column {number}") for side in ("left", "right") for number in range(20)]
     assert -1 not in places, text
     assert sorted(places) == places
+    ink = Image.open(path).convert("L").point(lambda value: 255 if value < 128 else 0)
+    outside, (wide, high) = ink.copy(), ink.size
+    for block in page.blocks:
+        assert block.bbox
+        x0, y0, x1, y1 = block.bbox
+        box = (round(x0 * wide), round(y0 * high), round(x1 * wide), round(y1 * high))
+        assert ink.crop(box).getbbox(), "every box has letters in it"
+        outside.paste(0, box)
+    assert outside.histogram()[255] < 0.02 * ink.histogram()[255], "and hardly any letter is in none"
+    assert not any(block.bbox[1] < 0.42 and 0.55 < block.bbox[3] for block in page.blocks if block.bbox), "two columns"

@@ -90,14 +90,14 @@ def test_words_that_stand_in_a_figure_or_beside_a_table_do_not_borrow_its_box() 
         blocks.Block("caption", "Table 1", box=(0.1, 0.4, 0.5, 0.5)),
     ]
 
-    assert [None, BOX, (0.1, 0.4, 0.5, 0.5)] == [box for _, _, box in blocks.pieces(found)]
+    assert [(), (BOX,), ((0.1, 0.4, 0.5, 0.5),)] == [where for _, _, where in blocks.pieces(found)]
 
 
 def test_pieces_are_found_again_after_what_was_done_to_the_whole_page() -> None:
     text = "# One\n\n- a\n  - b\n\nOne\ntwo\n\nOne"
     pieces = [("heading", "# One"), ("item", "- a"), ("item", "  - b\x07"), ("text", "One\ntwo"), ("text", "One")]
 
-    found = blocks_of(text, [(kind, piece, BOX) for kind, piece in pieces])
+    found = blocks_of(text, [(kind, piece, [BOX]) for kind, piece in pieces])
 
     assert [(0, 1), (2, 3), (3, 4), (5, 7), (8, 9)] == [(one.first, one.end) for one in found]
     assert [kind for kind, _ in pieces] == [one.kind for one in found]
@@ -117,7 +117,7 @@ def test_pieces_are_found_again_after_what_was_done_to_the_whole_page() -> None:
     ],
 )
 def test_what_cannot_be_found_is_left_out(text: str, pieces: list[str], lines: list[tuple[int, int]]) -> None:
-    found = blocks_of(tidy(text), [("text", piece, BOX) for piece in pieces])
+    found = blocks_of(tidy(text), [("text", piece, [BOX]) for piece in pieces])
 
     assert lines == [(one.first, one.end) for one in found]
 
@@ -133,17 +133,17 @@ def test_what_cannot_be_found_is_left_out(text: str, pieces: list[str], lines: l
     ],
 )
 def test_a_box_is_inside_the_page_or_not_there(box: Box | None, kept: Box | None) -> None:
-    assert [kept] == [one.bbox for one in blocks_of("a", [("text", "a", box)])]
+    assert [kept] == [one.bbox for one in blocks_of("a", [("text", "a", [box] if box else [])])]
 
 
 def test_a_page_has_so_many_blocks_and_no_more() -> None:
-    found = blocks_of("\n\n".join("a" * (2 * MOST)), [("text", "a", BOX)] * (2 * MOST))
+    found = blocks_of("\n\n".join("a" * (2 * MOST)), [("text", "a", [BOX])] * (2 * MOST))
 
     assert (MOST, 2 * MOST - 1) == (len(found), found[-1].end)
 
 
 def test_a_piece_is_settled_as_the_page_was() -> None:
-    found = blocks_of("one\n\ntwo", [("text", "ONE", BOX), ("text", "two", BOX)], str.casefold)
+    found = blocks_of("one\n\ntwo", [("text", "ONE", [BOX]), ("text", "two", [BOX])], str.casefold)
 
     assert [0, 2] == [one.first for one in found]
 
@@ -187,9 +187,21 @@ def test_lines_of_a_scan_are_blocks_with_the_words_as_the_whole_page_spells_them
     text, _, made = writing.write(layout.order(pieces))
 
     assert ["heading", "text", "item", "item"] == [kind for kind, _, _ in made]
-    assert (0, 60, 400, 105) == made[1][2]
-    found = blocks_of(text, [(kind, piece, (0, 0, 1, 1)) for kind, piece, _ in made])
+    assert [(0, 60, 400, 105)] == made[1][2]
+    found = blocks_of(text, [(kind, piece, [BOX]) for kind, piece, _ in made])
     assert [(0, 1), (2, 3), (4, 5), (5, 6)] == [(one.first, one.end) for one in found], text
+
+
+def test_a_paragraph_that_goes_on_in_the_next_column_stands_in_two_places() -> None:
+    column = [f"words of a line that is as long as its column {n}" for n in range(4)]
+    lines = [Line(text, 0, 30 * n, 400, 30 * n + 20) for n, text in enumerate(column)]
+    lines += [Line(text, 500, 30 * n, 900, 30 * n + 20) for n, text in enumerate(column)]
+
+    text, _, made = writing.write(layout.order(lines))
+    (piece,) = made
+    found = blocks_of(text, [("text", piece[1], Pose(1000, 200).boxes(piece[2]))])
+
+    assert [("text", 0, 1, (0.0, 0.0, 0.4, 0.55)), ("text", 0, 1, (0.5, 0.0, 0.9, 0.55))] == list(found)
 
 
 def test_a_scan_says_where_its_lines_stand(bench: Bench, tmp_path: Path) -> None:

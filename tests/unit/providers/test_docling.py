@@ -52,6 +52,11 @@ async def test_a_document_comes_back_with_picture_table_list_and_boxes(peer: Doc
     table, image = sorted(parsed.figures, key=lambda figure: figure.media_type, reverse=True)
     assert ("image/png", 0, (0.1, 0.2, 0.5, 0.6)) == (image.media_type, image.page_index, image.bbox)
     assert (0.1, 0.1, 0.5, 0.2) == table.bbox, "this one counts from the top"
+    lines = first.split("\n")
+    placed = {block.kind: block for block in parsed.pages[0].blocks}
+    assert (image.bbox, table.bbox) == (placed["figure"].bbox, placed["table"].bbox)
+    assert f"](assets/{image.name})" in lines[placed["figure"].first]
+    assert "# River Monitoring 2025" == lines[placed["heading"].first]
     assert f"](assets/{image.name})" in first
     assert "&lt;b&gt;" in (doing.folder / "assets" / table.name).read_text()
     assert {image.name, table.name} == {path.name for path in (doing.folder / "assets").iterdir()}

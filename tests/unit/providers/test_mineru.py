@@ -61,6 +61,9 @@ async def test_a_document_comes_back_with_pages_image_table_and_boxes(
     ), "from units of the page, which are more exact than thousandths"
     assert (0.0, 0.0, 1.0, 0.1) == table.bbox
     assert f"](assets/{image.name})" in first
+    placed = {block.kind: block for block in parsed.pages[0].blocks}
+    assert (image.bbox, table.bbox) == (placed["figure"].bbox, placed["table"].bbox)
+    assert first.split("\n")[placed["heading"].first].startswith("# River Monitoring 2025")
     assert "| 1\\|2 | b |" in first
     kept = {path.name for path in (doing.folder / "assets").iterdir()}
     assert {image.name, table.name} == kept

@@ -56,7 +56,8 @@ class Assembly:
         pieces: dict[int, list[Piece]] = {index: [] for index in range(page_count)}
         for block in blocks:
             text = self._place(block)
-            pieces.setdefault(block.page, []).append((_kind(block, text), text, block.bbox))
+            where = (block.bbox,) if block.bbox else ()
+            pieces.setdefault(block.page, []).append((_kind(block, text), text, where))
         pages = tuple(_page(index, pieces[index]) for index in sorted(pieces))
         if not any(page.markdown for page in pages):
             raise DocumentError("document_no_text")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from docmill.core.parsed import Block, BlockKind, Box
 
 from .markdown import clean
 
-Piece = tuple[BlockKind, str, Box | None]
-"""A part of a page as it was written into its Markdown, and its place, if that is known."""
+Piece = tuple[BlockKind, str, Sequence[Box]]
+"""A part of a page as it was written into its Markdown, and where it stands: nowhere that is known, in one place, or in
+several, as a paragraph that goes on in the next column."""
 MOST = 4000
 """Blocks of one page. Pages with more are made to hurt."""
 FARTHEST = 20_000
@@ -17,13 +18,14 @@ FARTHEST = 20_000
 
 
 def blocks_of(markdown: str, pieces: Iterable[Piece], settled: Callable[[str], str] = clean) -> tuple[Block, ...]:
-    """The lines of each piece. One that cannot be found again in the Markdown is left out, never guessed.
+    """The lines of each piece, once for each of its places. One that cannot be found again in the Markdown is left out,
+    never guessed.
 
     *settled* does to a piece what was done to the Markdown as a whole. Few pieces need it, so it is asked last.
     """
     found: list[Block] = []
     at = line = 0
-    for kind, piece, box in pieces:
+    for kind, piece, boxes in pieces:
         text = piece.strip()
         start = after_blanks(markdown, at)
         if not fits(markdown, text, start):
@@ -33,10 +35,10 @@ def blocks_of(markdown: str, pieces: Iterable[Piece], settled: Callable[[str], s
             continue
         first = line + markdown.count("\n", at, start)
         at, line = start + len(text), first + text.count("\n")
-        found.append(Block(kind, first, line + 1, box and clamp(*box)))
-        if len(found) == MOST:
+        found += [Block(kind, first, line + 1, box and clamp(*box)) for box in boxes or (None,)]
+        if len(found) >= MOST:
             break
-    return tuple(found)
+    return tuple(found[:MOST])
 
 
 def after_blanks(markdown: str, at: int) -> int:

@@ -85,7 +85,7 @@ def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
         markdown, found, made = writing.write(rows)
         parts.append(markdown)
         tables.extend((cells, pose.box(frame)) for cells, frame in found)
-        pieces.extend((kind, text, pose.box(frame)) for kind, text, frame in made)
+        pieces.extend((kind, text, pose.boxes(frames)) for kind, text, frames in made)
 
     rows = layout.order(rest)
     for grid in framed:
@@ -94,7 +94,7 @@ def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
         rows = [row for row in rows if row not in before]
         parts.append(table(grid.cells))
         tables.append((grid.cells, pose.box(grid.frame)))
-        pieces.append(("table", parts[-1], tables[-1][1]))
+        pieces.append(("table", parts[-1], pose.boxes([grid.frame])))
     add(rows)
     for edge in (head, foot):
         add(layout.rows(edge) if edge else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ class Pose:
         corners = [self._back(x, y) for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1))]
         xs, ys = [x for x, _ in corners], [y for _, y in corners]
         return clamp(min(xs), min(ys), max(xs), max(ys))
+
+    def boxes(self, frames: Iterable[tuple[float, float, float, float]]) -> list[Box]:
+        return [box for frame in frames if (box := self.box(frame)) is not None]
 
     def _back(self, x: float, y: float) -> tuple[float, float]:
         if self.degrees:

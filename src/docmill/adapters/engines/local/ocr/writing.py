@@ -30,7 +30,8 @@ MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}\s|>|\+\s|-\s|~~~)", re.MULTILINE)
 
 Frame = tuple[float, float, float, float]
 Table = tuple[list[list[str]], Frame]
-Made = tuple[BlockKind, str, Frame]
+Made = tuple[BlockKind, str, list[Frame]]
+"""A block, how it was written, and where it stands: a paragraph may go on in the next column."""
 
 
 def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
@@ -41,7 +42,7 @@ def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
     levels = heading_levels(rows)
     blocks: list[str] = []
     kinds: list[BlockKind] = []
-    frames: list[Frame] = []
+    frames: list[list[Frame]] = []
     tables: list[Table] = []
     before: Row | None = None
     at = 0
@@ -49,9 +50,9 @@ def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
         row = rows[at]
         found = grids.aligned(rows[at:])
         if found:
-            frames.append(around(rows[at : at + found[0]]))
+            frames.append([around(rows[at : at + found[0]])])
             at += found[0]
-            tables.append((found[1], frames[-1]))
+            tables.append((found[1], frames[-1][0]))
             blocks.append(table(found[1]))
             kinds.append("table")
             before = None
@@ -61,16 +62,19 @@ def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
         if level:
             blocks.append(f"{'#' * level} {escaped(row.text)}")
             kinds.append("heading")
-            frames.append(around([row]))
+            frames.append([around([row])])
             before = None
         elif before is not None and continues(before, row, pitch):
             blocks[-1] = join(blocks[-1], escaped(row.text))
-            frames[-1] = united(frames[-1], around([row]))
+            if row.middle < before.middle:
+                frames[-1].append(around([row]))
+            else:
+                frames[-1][-1] = united(frames[-1][-1], around([row]))
             before = row
         else:
             blocks.append(marked(row.text))
             kinds.append("item" if is_item(blocks[-1]) else "text")
-            frames.append(around([row]))
+            frames.append([around([row])])
             before = row
     lines = "\n".join(parted(blocks)).split("\n")
     text = punctuated(tidy(spaced("\n".join(lines))))

@@ -78,7 +78,8 @@ def pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
     lent = {block.box for block in blocks if block.kind in ("table", "figure")}
     for block in blocks:
         box = block.own or block.box
-        yield block.kind, written(block), box if block.kind in ("table", "figure") or box not in lent else None
+        is_own = block.kind in ("table", "figure") or box not in lent
+        yield block.kind, written(block), (box,) if box and is_own else ()
 
 
 def written(block: Block) -> str:
