@@ -18,7 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from docmill.adapters.sql.database import Database
-from docmill.adapters.sql.ledger import FACES, SqlLedger
+from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.pages import FACES
 from docmill.adapters.sql.statement import Op, Query, Row, Statement
 from docmill.http.wire import encode, faces_json
 from docmill.ports import Filter

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from docmill.adapters.sql.statement import Op
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one item of many: a value, or why there is none."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Shared(Protocol):
+    """An operation that many callers share, each with an item of their own."""
+
+    def __call__(self, items: Sequence[Any], *, patient: bool) -> Op[list[Answer | None]]:
+        """One answer for each item; nothing is written for one that failed. What it raises undoes all of them.
+
+        Impatient, it waits for nobody else's row: None says that the item needs a transaction of its own. Patient, it
+        has one item alone, and an answer for it.
+        """
+        ...
 
 
 class Database(Protocol):
@@ -18,6 +45,14 @@ class Database(Protocol):
         With *tenant* it sees and touches that tenant's rows alone, where the database can hold to that by itself
         (PostgreSQL's row-level security); without one it works for all of them. *patience_s*: a statement
         may take longer than usual (migrations).
+        """
+        ...
+
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+        """Write *item* together with those of others who come at the same time; what *op* answers for it.
+
+        Nobody waits for company, and nobody's failure is another's. A caller that is cancelled while its item is being
+        written learns of that when it is over: afterwards nothing of it is on the way.
         """
         ...
 

@@ -7,12 +7,11 @@ out, and the notice is sent again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import encode
-from docmill.adapters.sql.statement import Op, Query, Row, Statement
+from docmill.adapters.sql.statement import Bulk, Op, Row, Statement
 from docmill.adapters.sql.webhooks import BURY, webhook_of
 from docmill.adapters.sql.webhooks import COLUMNS as WEBHOOK_COLUMNS
 from docmill.core import webhooks
@@ -27,16 +26,15 @@ COLUMNS = (
 )
 OWN = "id = :id AND tenant = :tenant AND owner = :owner"
 
-ANNOUNCE = Statement(
+ANNOUNCE = Bulk(
     """
     INSERT INTO notices (message_id, webhook_id, tenant, owner, kind, task_id, payload, state, tries, round_from,
                          due_ms, queued_ms, created_ms)
-    SELECT CAST(:message_id AS TEXT), id, tenant, owner, CAST(:kind AS TEXT), CAST(:task_id AS BIGINT),
-           CAST(:payload AS TEXT), 'pending', 0, 0, {now}, {now}, {now}
-    FROM webhooks
-    WHERE tenant = :tenant AND owner = :owner AND disabled_ms IS NULL
-      AND (kinds = '' OR kinds LIKE CAST(:wanted AS TEXT))
-    """
+    SELECT :message_id, id, tenant, owner, :kind, :task_id, :payload, 'pending', 0, 0, {now}, {now}, {now}
+    FROM webhooks {and_rows}
+    WHERE tenant = :tenant AND owner = :owner AND disabled_ms IS NULL AND (kinds = '' OR kinds LIKE :wanted)
+    """,
+    numbers="task_id",
 )
 ADD = Statement(
     f"""
@@ -156,20 +154,20 @@ class SqlOutbox:
         )
 
 
-def announce(before: Task | None, now: Task) -> Iterator[Query]:
+def announcement(before: Task | None, now: Task) -> dict[str, Any] | None:
     """Part of the transaction that changes a task: if that ends it, every webhook that wants to know gets a notice."""
     message = webhooks.message_of(before, now, message_id=webhooks.new_message_id())
     if message is None:
-        return
-    yield ANNOUNCE(
-        message_id=message.id,
-        kind=message.kind,
-        task_id=message.task_id,
-        payload=encode(message.payload),
-        tenant=now.tenant,
-        owner=now.owner,
-        wanted=f"% {message.kind} %",
-    )
+        return None
+    return {
+        "message_id": message.id,
+        "kind": message.kind,
+        "task_id": message.task_id,
+        "payload": encode(message.payload),
+        "tenant": now.tenant,
+        "owner": now.owner,
+        "wanted": f"% {message.kind} %",
+    }
 
 
 def _rows(statement: Statement, **params: Any) -> Op[list[Row]]:

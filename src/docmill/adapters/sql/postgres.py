@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from docmill.adapters.sql.database import Answer, Shared
+from docmill.adapters.sql.sharing import Sharing
 from docmill.adapters.sql.statement import Op, Query, Together
 from docmill.core.errors import StorageFull, Unavailable
 
@@ -21,8 +23,12 @@ T = TypeVar("T")
 
 STATEMENT_MS = 15_000
 LOCK_MS = 10_000
+SHARED_LOCK_MS = 2_000
+"""Longer than this a transaction of many callers waits for nobody: one row must not keep all of them."""
 CONNECT_S = 5.0
 EVERYBODY = "*"
+BY_INDEX = "; SET LOCAL enable_seqscan = off"
+"""Rows by their keys. How a young table looks when the statement is planned must not make it a scan of an old one."""
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _BUSY = (
@@ -76,10 +82,30 @@ class PostgresDatabase:
         self._size = size
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
+        self._shared: dict[Shared, Sharing] = {}
 
     async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:
         async with self._acquired() as connection, _transaction(connection, connection.begin("", _scope(tenant))):
             return await _drive(connection, op, patience_s)
+
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+        if tenant is not None:
+            # In the tenant's own scope there is no company.
+            [answer] = await self._write_shared(op([item], patient=True), True, tenant)
+            return (answer or Answer(error=Unavailable("database_busy"))).get()
+        if op not in self._shared:
+            self._shared[op] = Sharing(op, self._write_shared)
+        return await self._shared[op].join(item)
+
+    async def _write_shared(
+        self, op: Op[list[Answer | None]], patient: bool, tenant: str | None = None
+    ) -> list[Answer | None]:
+        async with self._acquired() as connection:
+            begin = connection.begin("", _scope(tenant)) + BY_INDEX
+            if not patient:
+                begin += f"; SET LOCAL lock_timeout = {SHARED_LOCK_MS}"
+            async with _transaction(connection, begin):
+                return await _drive(connection, op)
 
     async def read(self, op: Op[T], *, tenant: str | None = None) -> T:
         async with self._acquired() as connection, _transaction(connection, connection.begin(SNAPSHOT, _scope(tenant))):
@@ -171,7 +197,7 @@ async def _transaction(connection: Any, begin: str) -> AsyncIterator[None]:
 async def _rows(connection: Any, query: Query | Together, limit: dict[str, float]) -> Any:
     if isinstance(query, Together):
         return await connection.fetch(query.postgres, *query.values, **limit)
-    if query.many is None:
+    if query.many is None or query.is_bulk:
         return await connection.fetch(query.statement.postgres, *query.values, **limit)
     # One round trip for all of them.
     await connection.executemany(query.statement.postgres, query.many, **limit)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from docmill.adapters.sql.database import Shared
 from docmill.adapters.sql.statement import Op, Query, Statement, Together
 from docmill.core.errors import DocmillError, StorageFull, Unavailable
 
@@ -55,6 +56,18 @@ class SqliteDatabase:
         done: Future[T] = Future()
         self._jobs.put((op, done))
         return await asyncio.wrap_future(done)
+
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+        # The writer has a commit for all who come, and a savepoint for each.
+        writing = asyncio.ensure_future(self.write(op([item], patient=True), tenant=tenant))
+        try:
+            [answer] = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
+        if answer is None:
+            raise Unavailable("database_busy")
+        return answer.get()
 
     async def read(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         if self._closed:

@@ -6,6 +6,9 @@ needs none), `{serial}` the type of a numbered key, `{each}` the elements of a J
 them a `value`, `{on_postgres}` the beginning of a line that is a comment elsewhere, `{blob_uri}` and `{parsed_key}`
 what the JSON text in `body` says of these, `{stored}` how a generated column is kept that is added to a table.
 
+A statement that changes many rows at once is `Bulk`. It is written for one row, and says in its gap `{rows}` where the
+others come in, or `{and_rows}` where it already selects from something.
+
 An operation is a generator: it yields queries and is sent their rows. Queries that do not need each other's rows can
 be yielded `Together`: where the database is a round trip away, one serves for all. The SQLite writer thread drives it
 without awaiting, asyncpg drives it on the event loop; the operation cannot tell.
@@ -73,14 +76,43 @@ class Statement:
         return Query(self, {}, rows)
 
 
+class Bulk(Statement):
+    """A change of one row, made for many in one go: SQLite runs it once for each, PostgreSQL once for all of them.
+
+    PostgreSQL must know which names are *numbers*; the others are texts. No row may be touched by two of them there,
+    and who changes rows that others want, too, gives them in order.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, text: str, *, numbers: str = "") -> None:
+        self.names = tuple(dict.fromkeys(_NAME.findall(text)))
+        types = {name: "BIGINT[]" if name in numbers.split() else "TEXT[]" for name in self.names}
+        arrays = ", ".join(f"CAST(${number} AS {types[name]})" for number, name in enumerate(self.names, 1))
+        source = f"unnest({arrays}) AS v({', '.join(f'_{name}' for name in self.names)})"
+        many = _NAME.sub(lambda match: f"v._{match[1]}", text)
+        self.sqlite = fill(text.replace("{rows}", "").replace("{and_rows}", ""), "sqlite")
+        self.postgres = fill(many.replace("{rows}", f"FROM {source}").replace("{and_rows}", f", {source}"), "postgres")
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> Query:
+        """It answers what each of them returns."""
+        return Query(self, {}, rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     statement: Statement
     params: Mapping[str, Any]
-    many: Sequence[Row] | None = None
+    many: Sequence[Row] | Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def is_bulk(self) -> bool:
+        return isinstance(self.statement, Bulk)
 
     @property
     def values(self) -> list[Any]:
+        if self.is_bulk:
+            return [[row[name] for row in self.many or ()] for name in self.statement.names]  # type: ignore[call-overload]
         return [self.params[name] for name in self.statement.names]
 
 

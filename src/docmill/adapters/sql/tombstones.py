@@ -99,16 +99,22 @@ def missing(task_id: int, who: Owner | None) -> Op[DocmillError]:
 
 def borrow(old: Task, new: Task) -> Op[bool]:
     """Note that the task uses another one's parse from now on. False: that one is gone, and its parse may be."""
-    key = new.artifacts.parsed_key
-    lender = task_of_artifact(key) if key and key != old.artifacts.parsed_key else None
-    if key is None or lender in (None, new.id):
+    lender = lender_of(old, new)
+    if lender is None:
         return True
     # Locked, as who removes it does: either the loan is seen there, or the end here.
     rows = yield LENDER(id=lender)
     if not rows:
         return False
-    yield LEND(id=new.id, parsed_key=key)
+    yield LEND(id=new.id, parsed_key=new.artifacts.parsed_key)
     return True
+
+
+def lender_of(old: Task, new: Task) -> int | None:
+    """The other task whose parse this one uses from now on."""
+    key = new.artifacts.parsed_key
+    lender = task_of_artifact(key) if key and key != old.artifacts.parsed_key else None
+    return None if lender == new.id else lender
 
 
 def _bury(task_id: int, retention: Retention) -> Op[bool]:
