@@ -68,14 +68,14 @@ async def no_stage(ports: Ports, step: Step) -> StageResult | Deferred:
     return StageResult()
 
 
-async def work(jobs: int, *, is_idle: bool) -> None:
+async def work(jobs: int, stage_jobs: int, *, is_idle: bool) -> None:
     """A worker whose engine does nothing; *is_idle*: no stage does anything at all."""
     logs.configure(json=True, level="warning")
     if is_idle:
         for stage in run.STAGES:
             run.STAGES[stage] = no_stage
     with tempfile.TemporaryDirectory() as folder:
-        chosen = settings.load(data=Path(folder), jobs=jobs)
+        chosen = settings.load(data=Path(folder), jobs=jobs, stage_jobs=stage_jobs)
         async with compose.opened(chosen) as real:
             ports = replace(real, engines={"local": NoEngine()})
             async with compose.working(chosen, ports):
@@ -104,4 +104,4 @@ if __name__ == "__main__":
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work(int(sys.argv[2]), is_idle="idle" in sys.argv))
+            runner.run(work(int(sys.argv[2]), int(sys.argv[3]), is_idle="idle" in sys.argv))

@@ -100,7 +100,7 @@ async def measure_distributed(rounds: int) -> bool:
     import distributed
 
     with distributed.servers() as environment, ExitStack() as stack:
-        stack.enter_context(distributed.process("worker", environment, "2"))
+        stack.enter_context(distributed.process("worker", environment, "2", "8"))
         stack.enter_context(distributed.process("arq", environment))
         async with distributed.door(environment) as ports:
             pool = ArqRedis.from_url(environment["REDIS_URL"])

@@ -498,14 +498,14 @@ class Walk(RuleBasedStateMachine):
 
     async def _given_out(self, waiting: set[UUID]) -> None:
         queue = self.backend.ports.queue
-        gets = {asyncio.create_task(queue.get(lane)): lane for lane in Lane}
+        gets = {asyncio.create_task(queue.take(lane)): lane for lane in Lane}
         async with asyncio.timeout(20):
             while waiting:
                 done, _ = await asyncio.wait(gets, return_when=asyncio.FIRST_COMPLETED)
                 for one in done:
-                    waiting.discard(one.result())
+                    waiting.difference_update(one.result())
                     lane = gets.pop(one)
-                    gets[asyncio.create_task(queue.get(lane))] = lane
+                    gets[asyncio.create_task(queue.take(lane))] = lane
         for one in gets:
             one.cancel()
         await asyncio.gather(*gets, return_exceptions=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
+from itertools import zip_longest
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -67,16 +70,23 @@ class Worker:
     async def _consume(self, lane: Lane) -> None:
         """Take ids as there are places for them: until then an attempt waits in the queue, and its task is pending."""
         while True:
-            place = await self._places.at(lane)
-            attempt_id = await self._next(lane)
-            walk = asyncio.create_task(self._walk(attempt_id, place))
-            self._walks.add(walk)
-            walk.add_done_callback(self._walks.discard)
+            places = [await self._places.at(lane), *await self._places.more(lane)]
+            attempt_ids = await self._next(lane, len(places))
+            for attempt_id, place in zip_longest(attempt_ids, places):
+                if attempt_id is None:
+                    place.free()
+                else:
+                    self._start(self._walk(attempt_id, place))
 
-    async def _next(self, lane: Lane) -> UUID:
+    def _start(self, walk: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(walk)
+        self._walks.add(task)
+        task.add_done_callback(self._walks.discard)
+
+    async def _next(self, lane: Lane, most: int) -> list[UUID]:
         while True:
             try:
-                return await self._ports.queue.get(lane)
+                return await self._ports.queue.take(lane, most)
             except Exception:
                 log.exception("queue_fault", lane=lane)
                 await asyncio.sleep(AFTER_FAULT_S)
@@ -121,9 +131,7 @@ class Worker:
             self._running.pop(attempt.id, None)
 
     def _lose(self, attempt_id: UUID, running: asyncio.Task[Claimed | None]) -> None:
-        walk = asyncio.create_task(self._stop_unless_done(attempt_id, running))
-        self._walks.add(walk)
-        walk.add_done_callback(self._walks.discard)
+        self._start(self._stop_unless_done(attempt_id, running))
 
     async def _stop_unless_done(self, attempt_id: UUID, running: asyncio.Task[Claimed | None]) -> None:
         """The heart holds it no longer: it was dropped, or it is done this very moment and we go on with the next."""
@@ -179,13 +187,18 @@ class Worker:
                 await asyncio.sleep(SETTLE_S)
                 while (other := await subscription.wait(0)) is not None:
                     changed.add(other)
-                for attempt_id, (task_id, running) in list(self._running.items()):
-                    if task_id in changed and await self._is_dropped(attempt_id):
-                        running.cancel()
+                ours = {
+                    attempt_id: running
+                    for attempt_id, (task_id, running) in self._running.items()
+                    if task_id in changed
+                }
+                for attempt_id in await self._dropped(list(ours)):
+                    ours[attempt_id].cancel()
 
-    async def _is_dropped(self, attempt_id: UUID) -> bool:
+    async def _dropped(self, attempt_ids: list[UUID]) -> set[UUID]:
+        if not attempt_ids:
+            return set()
         try:
-            found = await self._ports.ledger.find(attempt_id)
+            return await self._ports.ledger.dropped(attempt_ids)
         except DocmillError:
-            return False  # the heartbeat will tell
-        return found is None or found[1].state is State.DROPPED
+            return set()  # the heartbeat will tell

@@ -61,12 +61,13 @@ async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
 
 
 async def got(queue: Queue) -> UUID:
-    return await asyncio.wait_for(queue.get(Lane.PARSE), SOON)
+    [attempt_id] = await asyncio.wait_for(queue.take(Lane.PARSE), SOON)
+    return attempt_id
 
 
 async def is_empty(queue: Queue) -> bool:
     try:
-        await asyncio.wait_for(queue.get(Lane.PARSE), 0.3)
+        await asyncio.wait_for(queue.take(Lane.PARSE), 0.3)
     except TimeoutError:
         return True
     return False
@@ -78,6 +79,23 @@ async def test_what_is_put_is_got(queue: Queue) -> None:
     await queue.put(Waiting(attempt))
 
     assert attempt == await got(queue)
+
+
+async def test_several_places_get_what_there_is_and_wait_only_for_the_first(queue: Queue) -> None:
+    attempts = [uuid4() for _ in range(5)]
+    for attempt in attempts[:3]:
+        await queue.put(Waiting(attempt))
+    taken = []
+    async with asyncio.timeout(SOON):
+        while len(taken) < 3:
+            some = await queue.take(Lane.PARSE, 2)
+            assert 1 <= len(some) <= 2
+            taken += some
+    assert attempts[:3] == taken
+    waiting = asyncio.create_task(queue.take(Lane.PARSE, 2))
+    await queue.put(Waiting(attempts[3]))
+    assert attempts[3:4] == await asyncio.wait_for(waiting, SOON), "nobody waits for a second one"
+    assert await is_empty(queue)
 
 
 async def test_who_waits_gets_what_comes(queue: Queue) -> None:
@@ -134,7 +152,7 @@ async def test_what_is_delayed_comes_later(queue: Queue) -> None:
 
 
 async def test_a_getter_that_leaves_takes_nothing_with_it(queue: Queue) -> None:
-    waiting = asyncio.create_task(queue.get(Lane.PARSE))
+    waiting = asyncio.create_task(got(queue))
     await asyncio.sleep(0.05)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -163,7 +181,7 @@ async def test_each_id_goes_to_one_of_many(another: Opener) -> None:
 
     async def take(queue: ArqQueue) -> None:
         while True:
-            taken.append(await queue.get(Lane.PARSE))
+            taken.extend(await queue.take(Lane.PARSE, 2))
 
     takers = [asyncio.create_task(take(queue)) for queue in taking for _ in range(2)]
     await asyncio.gather(*(putting.put(Waiting(attempt)) for attempt in attempts))
@@ -247,7 +265,7 @@ async def test_lanes_do_not_know_each_other(queue: Queue) -> None:
     await queue.put(Waiting(parse))
     await queue.put(Waiting(later, lane=Lane.LATER))
 
-    assert later == await asyncio.wait_for(queue.get(Lane.LATER), SOON)
+    assert [later] == await asyncio.wait_for(queue.take(Lane.LATER), SOON)
     assert parse == await got(queue)
 
 
@@ -290,7 +308,7 @@ async def test_whatever_is_not_ours_is_dropped_unread(another: Opener, redis_url
 async def test_closing_gives_back_what_nobody_took(another: Opener, redis_url: str) -> None:
     attempt = uuid4()
     async with arq_queue(redis_url) as leaving:
-        waiting = asyncio.create_task(leaving.get(Lane.PARSE))
+        waiting = asyncio.create_task(leaving.take(Lane.PARSE))
         await asyncio.sleep(0.05)
         await leaving.put(Waiting(attempt))
         while not waiting.done():
@@ -325,7 +343,7 @@ async def test_redis_gone_and_back() -> None:
                 while True:
                     await asking.put(Waiting(again))
                     try:
-                        assert again == await asyncio.wait_for(working.get(Lane.PARSE), 0.5)
+                        assert [again] == await asyncio.wait_for(working.take(Lane.PARSE), 0.5)
                     except TimeoutError:
                         continue
                     break

@@ -113,9 +113,10 @@ class Ledger(Protocol):
     async def decide(
         self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
     ) -> Change:
-        """Load, let *rule* decide, write what it says, all in one transaction.
+        """Load, let *rule* decide, write what it says, all in one transaction; others may share it.
 
-        With *attempt_id* the rule sees that attempt, else the current one. A foreign or missing task: NotFound.
+        A rule may be asked again, when what it said could not be written. With *attempt_id* it sees that attempt, else
+        the current one. A foreign or missing task: NotFound.
         """
         ...
 
@@ -137,6 +138,10 @@ class Ledger(Protocol):
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None: ...
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None: ...
+
+    async def dropped(self, attempt_ids: Sequence[UUID]) -> set[UUID]:
+        """Those of them that nobody wants any more: cancelled, superseded, or gone with their task."""
+        ...
 
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
         """In the order of the ids; foreign and unknown ones are left out."""

@@ -18,8 +18,9 @@ class Queue(Protocol):
         """Deliver at least once, soon after *delay_ms*. Putting the same id twice is harmless."""
         ...
 
-    async def get(self, lane: Lane) -> UUID:
-        """Wait for the next attempt id of a lane, in the order of `core.turns`."""
+    async def take(self, lane: Lane, most: int = 1) -> list[UUID]:
+        """Wait for the next attempt ids of a lane, in the order of `core.turns`: one at least, and what else there is
+        for as many places."""
         ...
 
 

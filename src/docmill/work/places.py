@@ -26,6 +26,13 @@ class Places:
         await self.lanes[lane].acquire()
         return Place(self, self.lanes[lane])
 
+    async def more(self, lane: Lane) -> list[Place]:
+        """What else is free of the lane right now. Of the later stages nothing: who comes from parsing wants them."""
+        found = []
+        while lane is not Lane.LATER and not self.lanes[lane].locked():
+            found.append(await self.at(lane))  # at once: it is not locked
+        return found
+
 
 class Place:
     """The place of one document. It moves on with the document; who took it frees it in the end."""

@@ -132,15 +132,15 @@ class ArqQueue:
             self._putting = asyncio.create_task(self._put_waiting())
         await done
 
-    async def get(self, lane: Lane) -> UUID:
+    async def take(self, lane: Lane, most: int = 1) -> list[UUID]:
         if lane not in self._taking:
             self._taking[lane] = asyncio.create_task(self._take_until_closed(lane))
-        self._free[lane] += 1
+        self._free[lane] += most
         self._wanted[lane].set()
         try:
-            return await self._here.get(lane)
+            return await self._here.take(lane, most)
         finally:
-            self._free[lane] -= 1
+            self._free[lane] -= most
 
     async def close(self) -> None:
         """Take nothing more, and put back what was taken for a place that is gone."""

@@ -24,14 +24,16 @@ class LocalQueue:
         else:
             self._add(waiting)
 
-    async def get(self, lane: Lane) -> UUID:
+    async def take(self, lane: Lane, most: int = 1) -> list[UUID]:
         turns, filled = self._turns[lane], self._filled[lane]
         while not turns:
             filled.clear()
             await filled.wait()
-        attempt_id = turns.take()
-        del self._known[attempt_id]
-        return attempt_id
+        taken = []
+        while turns and len(taken) < most:
+            taken.append(turns.take())
+            del self._known[taken[-1]]
+        return taken
 
     def waiting(self, lane: Lane) -> int:
         return len(self._turns[lane])

@@ -26,6 +26,8 @@ PREFIX: Final = "etl:task:"
 RUNNING_S: Final = 24 * 3600
 ENDED_S: Final = 3600
 MOST: Final = 200
+PAUSE_S: Final = 0.01
+"""Between two writes. The first one goes at once; of a task that changes meanwhile only the newest state is written."""
 
 KEEP = """
 -- ARGV: key, version, seconds, what clients see, the whole task; of each task.
@@ -119,6 +121,7 @@ class RedisRunState:
                 await self._keep_script(args=[part for task in tasks for part in _entry(task)])
             except (RedisError, OSError, TimeoutError) as error:
                 log.debug("runstate_away", error=type(error).__name__)
+            await asyncio.sleep(PAUSE_S)
         self._writing = None
 
 

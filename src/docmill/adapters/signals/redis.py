@@ -22,6 +22,8 @@ CHANNEL: Final = "docmill:changed"
 AGAIN_S: Final = 0.5
 LISTEN_S: Final = 1.0
 MOST: Final = 500
+PAUSE_S: Final = 0.005
+"""Between two messages. The first one goes at once; what changes while many do shares the next."""
 
 
 class RedisSignals:
@@ -65,6 +67,7 @@ class RedisSignals:
                 await self._redis.publish(self._channel, f"{self._me}:{','.join(map(str, ids))}")
             except (RedisError, OSError, TimeoutError) as error:
                 log.debug("signal_unsaid", error=type(error).__name__)
+            await asyncio.sleep(PAUSE_S)
         self._saying = None
 
     async def _listen(self) -> None:

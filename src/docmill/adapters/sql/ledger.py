@@ -18,6 +18,7 @@ from docmill.adapters.sql.rows import (
     TASK_WIDTH,
     attempt_of,
     decode,
+    encode,
     of,
     task_of,
 )
@@ -25,12 +26,14 @@ from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.access import Owner
 from docmill.core.errors import NotFound
 from docmill.core.machine import Change, Verdict
-from docmill.core.task import Attempt, LoggedEvent, Task
+from docmill.core.task import Attempt, LoggedEvent, State, Task
 from docmill.ports import Delivery, Faces, Filter, Heard, Listing, NewTask, Once, Transition
 
 log = structlog.get_logger(__name__)
 
 GET_ATTEMPT = Statement(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE id = :id")
+# A sub-select for each: by the key, however young the table was when this was planned.
+STATES = Statement("SELECT value, (SELECT state FROM attempts WHERE id = value) FROM {each}(CAST(:ids AS {json}))")
 ATTEMPTS_OF = Statement(
     f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE task_id = :task_id ORDER BY started_ms, number, due_ms"
 )
@@ -150,6 +153,10 @@ class SqlLedger:
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None:
         return await self._database.read(_find(attempt_id))
+
+    async def dropped(self, attempt_ids: Sequence[UUID]) -> set[UUID]:
+        rows = await self._database.glance(_rows(STATES, ids=encode([str(one) for one in attempt_ids])))
+        return {UUID(row[0]) for row in rows if row[1] in (None, State.DROPPED.value)}
 
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
         return await self._database.glance(pages.batch(task_ids, who), tenant=who.tenant)

@@ -18,7 +18,7 @@ from docmill.core.errors import StorageFull, Unavailable
 
 MOST: Final = 64
 """Items in one transaction."""
-LANES: Final = 2
+LANES: Final = 1
 """Transactions at once: while the database works on one, the next one is made ready."""
 
 Write = Callable[[Op[list[Answer | None]], bool], Awaitable[list[Answer | None]]]
