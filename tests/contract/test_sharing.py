@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from docmill.adapters.sql import postgres
+from docmill.adapters.sql import postgres, sharing
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.postgres import PostgresDatabase
 from docmill.core import machine
@@ -377,3 +377,26 @@ async def test_a_connection_lost_in_the_middle_fails_all_of_them_and_the_next_on
     assert [False] == counting.wrote, "nobody may try again by themselves"
     assert tasks == [await ledger.get(task.id) for task in tasks]
     assert all(await asyncio.gather(*(taken(ledger, task) for task in tasks)))
+
+
+async def test_who_comes_when_the_last_one_is_just_done_is_not_forgotten(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every moment around the end of a transaction."""
+    monkeypatch.setattr(sharing, "LANES", 1)
+    ledger = SqlLedger(counting)
+    task = await opened(ledger)
+    for turns in range(30):
+        first = asyncio.ensure_future(ledger.decide(task.id, note("first")))
+        await asyncio.wait([first])
+        for _ in range(turns % 6):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await ledger.decide(task.id, note("second"))
+
+    async def one_after_the_other() -> None:
+        for _ in range(10):
+            await ledger.decide(task.id, note("again"))
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(one_after_the_other() for _ in range(3)))

@@ -1,6 +1,6 @@
 """Statements in both tongues, alone and together."""
 
-from docmill.adapters.sql.statement import Statement, Together
+from docmill.adapters.sql.statement import Bulk, Statement, Together
 
 MOVE = Statement("UPDATE places SET x = :x, at_ms = {now} WHERE id = :id RETURNING id")
 NOTE = Statement("INSERT INTO notes (id, text, again) VALUES (:id, :text, :text)")
@@ -24,3 +24,17 @@ def test_together_is_one_statement_whose_numbers_go_on() -> None:
 
 def test_one_alone_is_together_as_it_stands() -> None:
     assert MOVE.postgres == Together([MOVE(x=1, id=2)]).postgres
+
+
+def test_a_change_of_many_rows_is_one_statement_there_and_one_for_each_here() -> None:
+    move = Bulk("UPDATE places SET x = :x, at_ms = {now} {rows} WHERE id = :id RETURNING id", numbers="x")
+    tell = Bulk("INSERT INTO notes (id, text) SELECT id, :text FROM people {and_rows} WHERE name = :name")
+
+    assert "SET x = v._x" in move.postgres
+    assert "FROM unnest(CAST($1 AS BIGINT[]), CAST($2 AS TEXT[])) AS v(_x, _id) WHERE id = v._id" in move.postgres
+    assert "WHERE id = :id RETURNING id" in move.sqlite
+    assert "unnest" not in move.sqlite + tell.sqlite
+    assert "FROM people , unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS v(_text, _name)" in tell.postgres
+    both = Together([move.of([{"id": "a", "x": 1}, {"id": "b", "x": 2}]), tell.of([{"name": "n", "text": "t"}])])
+    assert [[1, 2], ["a", "b"], ["t"], ["n"]] == both.values
+    assert "CAST($3 AS TEXT[])" in both.postgres

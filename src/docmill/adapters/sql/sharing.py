@@ -18,7 +18,7 @@ from docmill.core.errors import StorageFull, Unavailable
 
 MOST: Final = 64
 """Items in one transaction."""
-LANES: Final = 1
+LANES: Final = 2
 """Transactions at once: while the database works on one, the next one is made ready."""
 
 Write = Callable[[Op[list[Answer | None]], bool], Awaitable[list[Answer | None]]]
@@ -52,16 +52,17 @@ class Sharing:
         self._op = op
         self._write = write
         self._waiting: deque[_Call] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._alone: set[asyncio.Task[None]] = set()
+        self._lanes = 0
+        self._at_work: set[asyncio.Task[None]] = set()
         self._is_opening = False
 
     async def join(self, item: Any) -> Any:
         call = _Call(item)
         self._waiting.append(call)
-        if not self._is_opening and len(self._lanes) < LANES:
+        if not self._is_opening and self._lanes < LANES:
             self._is_opening = True
-            _start(self._lanes, self._write_waiting())
+            self._lanes += 1
+            self._start(self._write_waiting())
         try:
             return await call.answer
         except asyncio.CancelledError:
@@ -70,11 +71,20 @@ class Sharing:
                 await asyncio.wait([call.over])
             raise
 
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
     async def _write_waiting(self) -> None:
         # By now everybody who came in the same moment is here.
         self._is_opening = False
-        while batch := self._next():
-            await self._write_batch(batch)
+        try:
+            while batch := self._next():
+                await self._write_batch(batch)
+        finally:
+            # In the same breath as the last look: whoever comes after it opens a lane anew.
+            self._lanes -= 1
 
     def _next(self) -> list[_Call]:
         batch: list[_Call] = []
@@ -96,7 +106,7 @@ class Sharing:
                 if answer is not None:
                     call.settle(answer)
                 elif not call.answer.done():
-                    _start(self._alone, self._write_alone(call))
+                    self._start(self._write_alone(call))
 
     async def _write_alone(self, call: _Call) -> None:
         with _Writing([call]):
@@ -123,12 +133,6 @@ class _Writing:
         if error is not None:
             for call in self._calls:
                 call.answer.cancel()
-
-
-def _start(group: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.create_task(work)
-    group.add(task)
-    task.add_done_callback(group.discard)
 
 
 def _is_for_all(error: Exception) -> bool:
