@@ -29,7 +29,7 @@ class LocalQueue:
         while not turns:
             filled.clear()
             await filled.wait()
-        taken = []
+        taken: list[UUID] = []
         while turns and len(taken) < most:
             taken.append(turns.take())
             del self._known[taken[-1]]
