@@ -27,18 +27,19 @@ def docmill() -> Convert:
 
     def convert(path: Path) -> str:
         pages: dict[int, str] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            job = Job(
-                path.absolute(),
-                path.name,
-                Path(folder),
-                {},
-                Limits(),
-                "",
-                lambda page, _figures: pages.update({page.index: page.markdown}),
-                lambda _done, _total: None,
-            )
-            read(job)
+        # Figures are written, which the peers do not do; whoever called us removes them with the rest.
+        folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
+        job = Job(
+            path.absolute(),
+            path.name,
+            folder,
+            {},
+            Limits(),
+            "",
+            lambda page, _figures: pages.update({page.index: page.markdown}),
+            lambda _done, _total: None,
+        )
+        read(job)
         return "\n\n".join(text for _, text in sorted(pages.items()))
 
     return convert

@@ -175,3 +175,31 @@ def test_a_page_that_breaks_the_rules_for_tables_keeps_its_words(read, tmp_path,
     pages, _ = read(documents.pdf_spanning(tmp_path / "a.pdf"))
 
     assert "Hamburg" in pages[0].markdown
+
+
+def block(kind, text, *box):
+    return blocks.Block(kind, text, box=box)
+
+
+def test_what_stands_above_in_its_column_is_read_before():
+    title = block("heading", "On harbours", 0.1, 0.05, 0.9, 0.1)
+    left = [block("text", "one", 0.1, 0.3, 0.45, 0.5), block("text", "two", 0.1, 0.51, 0.45, 0.8)]
+    right = [block("text", "three", 0.55, 0.3, 0.9, 0.5), block("text", "four", 0.55, 0.51, 0.9, 0.8)]
+    middle, lower = block("text", "Kiel", 0.4, 0.15, 0.6, 0.17), block("text", "kiel@kiel", 0.05, 0.2, 0.95, 0.22)
+    loose = blocks.Block("text", "nowhere")
+
+    assert [title, middle, lower, *left, *right] == quick.in_order([title, *left, middle, lower, *right])
+    assert [title, *left, *right] == quick.in_order([title, *left, *right])
+    assert [*right, *left] == quick.in_order([*right, *left])
+    assert [left[0], loose, left[1]] == quick.in_order([left[0], loose, left[1]])
+    assert [] == quick.in_order([])
+
+
+def test_between_authors_and_abstract_there_are_no_headings():
+    kinds = ("heading", "text", "heading", "heading", "heading")
+    texts = ("On harbours", "A. Kran∗, B. Kai†", "Kiel University", "Abstract", "1 Ships")
+    paper = [blocks.Block(kind, text) for kind, text in zip(kinds, texts, strict=True)]
+
+    assert ["heading", "text", "text", "heading", "heading"] == [each.kind for each in quick.without_names(paper)]
+    plain = [blocks.Block("heading", text) for text in ("On harbours", "1 Ships")]
+    assert ["heading", "heading"] == [each.kind for each in quick.without_names(plain)]

@@ -72,14 +72,19 @@ def settle(job: Job) -> None:
 
 def guess_language(text: str) -> str | None:
     """Short texts say little, and rare languages are mostly wrong guesses."""
-    letters = [letter for letter in text[:TELLING] if letter.isalpha()][:FEWEST]
-    if sum(3 if letter > "\u2e80" else 1 for letter in letters) < FEWEST:
+    if not says_enough(text[:TELLING]):
         return None
     middle = len(text) // 2
     first, second = classifier()(text[:GLANCE] + text[max(GLANCE, middle) : middle + GLANCE])[:2]
     if first[1] - second[1] >= SURE:
         return first[0]
     return classifier()(text[:TELLING])[0][0]
+
+
+def says_enough(text: str) -> bool:
+    if sum(map(str.isalpha, text)) >= FEWEST:
+        return True
+    return sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha()) >= FEWEST
 
 
 @cache

@@ -28,6 +28,8 @@ RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
 NOTE = re.compile(r"[\W_]*(?:\d{1,3}\W*\s*[^\W\d]|[*∗†‡§¶])")
 WIDE, LOW = 0.4, 20.0
 """Of the page, and points: two columns that were taken for one are wider and higher."""
+ABSTRACT = re.compile(r"\W*(?:abstract|summary|zusammenfassung|kurzfassung|摘\s*要)\W*", re.IGNORECASE)
+SAME_LINE = 0.004
 FEW_LETTERS = 12
 LONGEST_HEADING = 24
 LONGEST_TITLE = 18
@@ -72,7 +74,7 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
         else:
             sure += known
             guessed = guessed or (hinted and aligned.is_mixed(box, words))
-    return notes_last(placed(found, sure, page, words), page), sure, guessed
+    return notes_last(without_names(in_order(placed(found, sure, page, words))), page), sure, guessed
 
 
 def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, words: list[Word]) -> list[Block]:
@@ -282,6 +284,42 @@ def is_title(text: str) -> bool:
     return sum(word[0].isupper() for word in words) >= 0.6 * len(words)
 
 
+def in_order(blocks: list[Block]) -> list[Block]:
+    """What stands above another block of the same column is read before it."""
+    for _ in range(3):
+        result: list[Block] = []
+        lowest, moved = 0.0, False
+        for block in blocks:
+            at = len(result)
+            if block.box is not None and block.box[3] <= lowest + SAME_LINE:
+                at = next((number for number, other in enumerate(result) if stands_above(block, other)), at)
+                moved = moved or at < len(result)
+            result.insert(at, block)
+            lowest = max(lowest, block.box[1]) if block.box is not None else lowest
+        if not moved:
+            break
+        blocks = result
+    return blocks
+
+
+def stands_above(block: Block, other: Block) -> bool:
+    if block.box is None or other.box is None or block.kind == "figure" or other.kind == "figure":
+        return False
+    x0, _, x1, y1 = block.box
+    shared = min(x1, other.box[2]) - max(x0, other.box[0])
+    return y1 <= other.box[1] + SAME_LINE and shared > 0.3 * min(x1 - x0, other.box[2] - other.box[0])
+
+
+def without_names(blocks: list[Block]) -> list[Block]:
+    """Between a paper's authors and its abstract stand where they work and how to reach them, not headings."""
+    first = next((number for number, block in enumerate(blocks) if AUTHORS.search(block.text)), len(blocks))
+    last = next((number for number, block in enumerate(blocks) if ABSTRACT.fullmatch(block.text)), 0)
+    for block in blocks[first:last]:
+        if block.kind == "heading":
+            block.kind = "text"
+    return blocks
+
+
 def notes_last(blocks: list[Block], page: Any) -> list[Block]:
     """Footnotes of the left column stand in the middle of what is read: all go to the page's end."""
     likely = [(number, block) for number, block in enumerate(blocks) if may_be_note(block)]
@@ -363,7 +401,7 @@ def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     """Whether a slower reader should look at the page: headings all over, columns in disorder."""
     if guessed:
         return True
-    claimed = [found.text for found in page.blocks if found.kind == "heading"]
+    claimed = [found.text for found in page.blocks if found.kind == "heading" and not AUTHORS.search(found.text)]
     refused = len(claimed) - sum(block.kind == "heading" for block in blocks)
     words = sum(len(item.text.split()) for item in page.text_items) or 1
     loud = sum(len(text.split()) for text in claimed) / words
