@@ -109,7 +109,7 @@ def test_a_stop_costs_no_attempt_and_loses_nothing(mode: Mode, tmp_path: Path) -
     with service, service.client() as client:
         etl = Etl(client)
         for task_id in (*slow, *accepted):
-            task = etl.wait(task_id, seconds=120)
+            task = etl.wait(task_id, seconds=60 * CYCLES)
             assert ("completed", 1) == (task["status"], task["metadata"]["attempt"]), task
         for task_id in slow:
             kinds = [event["kind"] for event in etl.events(task_id)]
