@@ -14,6 +14,7 @@ from docmill.adapters.engines.local.pdf import blocks, document, lite, quick, re
 from docmill.adapters.engines.local.pdf.blocks import Block, Cell
 from docmill.adapters.engines.local.pdf.running import Running
 from support import documents
+from support.long_pdf import numbered_pdf
 
 
 @pytest.fixture
@@ -175,6 +176,27 @@ def test_a_page_that_breaks_the_rules_for_tables_keeps_its_words(read, tmp_path,
     pages, _ = read(documents.pdf_spanning(tmp_path / "a.pdf"))
 
     assert "Hamburg" in pages[0].markdown
+
+
+def test_a_long_document_is_opened_anew_and_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = numbered_pdf(tmp_path / "long.pdf", 2 * lite.WINDOW + 5)
+    found, opened_at = [], []
+    renew = survey.OpenPages.renew
+
+    def counted(pages):
+        opened_at.append(len(found))
+        renew(pages)
+
+    monkeypatch.setattr(survey.OpenPages, "renew", counted)
+    monkeypatch.setattr(document, "RENEWED", 1)
+    job = Job(
+        path, "long.pdf", tmp_path, {}, Limits(), "", lambda page, _f: found.append(page.markdown), lambda *_: None
+    )
+    document.read(job)
+
+    assert [lite.WINDOW, 2 * lite.WINDOW] == opened_at
+    assert [f"P{number:05d} of the long report" for number in range(1, 2 * lite.WINDOW + 6)] == found
 
 
 def block(kind, text, *box):

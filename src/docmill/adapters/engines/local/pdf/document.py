@@ -26,13 +26,15 @@ from .figures import Cutter
 from .lite import WINDOW
 from .pixels import Pixels
 from .running import Running
-from .survey import LONGEST_SIDE, OpenPages, Survey, has_sensible_pages, is_tagged, opened, rendered, survey
+from .survey import LONGEST_SIDE, OpenPages, Survey, has_sensible_pages, is_tagged, rendered, survey
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 OCR_DPI = 200
 SHOW_DPI = 150
+RENEWED = 4
+"""Windows, after which a document is opened anew."""
 SOME_COVER = 0.02
 """So much of a page is a picture that it must not get lost."""
 WELL = 0.9
@@ -55,17 +57,19 @@ LIGATURE = re.compile(f"[{''.join(map(chr, LIGATURES))}]")
 
 
 def read(job: Job) -> None:
-    with opened(job.source) as document:
+    with contextlib.closing(OpenPages(job.source)) as pages, pixels.opened(job.source) as found:
+        document = pages.document
         total = len(document)
         job.check_pages(total)
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
         job.title = telling(document.get_metadata_dict().get("Title", "").strip())
-        with contextlib.closing(OpenPages(document)) as pages, pixels.opened(job.source) as found:
-            reader = Reader(job, pages, found, total)
-            fast = lite.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
-            for start in range(0, total, WINDOW):
-                reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
+        reader = Reader(job, pages, found, total)
+        fast = lite.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
+        for number, start in enumerate(range(0, total, WINDOW)):
+            if number and number % RENEWED == 0:
+                pages.renew()
+            reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
         if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
             job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
 
@@ -84,7 +88,6 @@ class Reader:
         self._job = job
         self._pages = pages
         self._pixels = found
-        self._document = pages.document
         self._total = total
         self._running = Running(total)
         self._levels = bookmark_levels(pages.document)
@@ -95,7 +98,7 @@ class Reader:
         scans = {index for index in indices if wants_ocr(job, surveys[index])}
         pages = {index: self._structure(surveys[index], fast.get(index)) for index in indices if index not in scans}
         doubtful = [index for index, (_, doubt) in pages.items() if doubt]
-        slow = careful_pages(self._document, doubtful, job)
+        slow = careful_pages(self._pages.document, doubtful, job)
         blocks = {
             index: self._choose(index, surveys[index], fast.get(index), quickly, slow.get(index))
             for index, (quickly, _) in pages.items()
@@ -104,9 +107,9 @@ class Reader:
         for index in indices:
             if job.options.get("page_images") is True and surveys[index].damage is None:
                 with contextlib.suppress(pdfium.PdfiumError):
-                    job.add_page_image(as_png(rendered(self._document, index, SHOW_DPI), LONGEST_SIDE), index)
+                    job.add_page_image(as_png(rendered(self._pages.document, index, SHOW_DPI), LONGEST_SIDE), index)
             if index in scans:
-                read_scan(job, self._document, index, surveys[index])
+                read_scan(job, self._pages.document, index, surveys[index])
             else:
                 self._write(index, surveys[index], fast.get(index), blocks[index])
             job.progress(index + 1, self._total)
@@ -171,7 +174,7 @@ class Reader:
         text = settled(markdown(blocks))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):
-                text = whole_page(job, rendered(self._document, index, OCR_DPI), index)
+                text = whole_page(job, rendered(self._pages.document, index, OCR_DPI), index)
         whole = "\n\n".join(filter(None, [text, filled_in(fast, text)]))
         job.add_page(index, whole, pieces=pieces(blocks), settled=settled)
 

@@ -61,18 +61,19 @@ class Survey:
         return self.letters < FEW_LETTERS and (self.picture_cover > 0.02 or self.paths > 50)
 
 
-@contextlib.contextmanager
-def opened(source: Path) -> Iterator[Any]:
+def open_document(source: Path) -> Any:
     try:
-        document = pdfium.PdfDocument(source)
+        return pdfium.PdfDocument(source)
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) == ERROR_PASSWORD or "password" in str(error).lower():
             raise DocumentError("document_encrypted") from error
         raise DocumentError("document_broken", why="it cannot be opened as a PDF") from error
-    try:
+
+
+@contextlib.contextmanager
+def opened(source: Path) -> Iterator[Any]:
+    with contextlib.closing(open_document(source)) as document:
         yield document
-    finally:
-        document.close()
 
 
 def is_tagged(document: Any) -> bool:
@@ -102,8 +103,9 @@ def is_drawable(size: tuple[float, float]) -> bool:
 class OpenPages:
     """Pages to look at. A page that is closed takes its fonts along, so the last ones stay open for the next."""
 
-    def __init__(self, document: Any) -> None:
-        self.document = document
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self.document = open_document(source)
         self._open: dict[int, Any] = {}
 
     def __getitem__(self, index: int) -> Any:
@@ -113,9 +115,15 @@ class OpenPages:
                 self._open.pop(next(iter(self._open))).close()
         return self._open[index]
 
+    def renew(self) -> None:
+        """PDFium keeps what it has read of a document; a long one is opened anew now and then."""
+        self.close()
+        self.document = open_document(self._source)
+
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
+        self.document.close()
 
 
 def survey(pages: OpenPages, index: int) -> Survey:
