@@ -27,6 +27,8 @@ def blocks_of(markdown: str, pieces: Iterable[Piece], settled: Callable[[str], s
     at = line = 0
     for kind, piece, boxes in pieces:
         text = piece.strip()
+        if not text:
+            continue
         start = after_blanks(markdown, at)
         if not fits(markdown, text, start):
             text = settled(piece).strip()

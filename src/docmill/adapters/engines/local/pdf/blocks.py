@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from docmill.core.parsed import BlockKind, Box
 
@@ -15,6 +16,12 @@ ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")
 HYPHEN = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 STARTS_MARK = re.compile(r"^(?:#{1,6}\s|[-+*>]\s|\d{1,9}[.)]\s|```|~~~|\|)")
+
+
+TELLING = 8
+"""Letters. Fewer may stand in a text by chance."""
+MOST_LOOKS = 500_000
+"""No page that somebody reads has so many lines and blocks."""
 
 
 @dataclass(slots=True)
@@ -34,7 +41,7 @@ class Block:
     rows: list[list[Cell]] = field(default_factory=list)
     box: Box | None = None
     own: Box | None = None
-    """Where its words stand, when `box` is that of the figure to which they belong."""
+    """Where its words stand, when `box` is that of the figure to which they belong, or lacks some of them."""
 
 
 def join(first: str, second: str) -> str:
@@ -80,6 +87,30 @@ def pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
         box = block.own or block.box
         is_own = block.kind in ("table", "figure") or box not in lent
         yield block.kind, written(block), (box,) if box and is_own else ()
+
+
+def stretch(blocks: Sequence[Block], page: Any) -> None:
+    """liteparse leaves lines out of a box when it joins what it first held apart: words that stand in no box, and in
+    the text of one block only, are that block's."""
+    boxes = [block.box for block in blocks if block.box is not None]
+    if page is None or not boxes or len(boxes) * len(page.text_items) > MOST_LOOKS:
+        return
+    texts = [block for block in blocks if block.kind not in ("table", "figure")]
+    width, height = page.width or 1, page.height or 1
+    last = boxes[0]
+    for item in page.text_items:
+        x0, y0, x1, y1 = item.x / width, item.y / height, (item.x + item.width) / width, (item.y + item.height) / height
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        if last[0] <= x <= last[2] and last[1] <= y <= last[3]:
+            continue
+        home = next((box for box in boxes if box[0] <= x <= box[2] and box[1] <= y <= box[3]), None)
+        if home is not None:
+            last = home
+            continue
+        text = item.text.strip()
+        homes = [block for block in texts if text in block.text] if len(text) >= TELLING else []
+        if len(homes) == 1 and (box := homes[0].own or homes[0].box) is not None:
+            homes[0].own = (min(box[0], x0), min(box[1], y0), max(box[2], x1), max(box[3], y1))
 
 
 def written(block: Block) -> str:

@@ -21,7 +21,7 @@ from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
 from . import careful, figures, lite, pixels, quick, streams, tagged
-from .blocks import Block, joined, markdown, pieces
+from .blocks import Block, joined, markdown, pieces, stretch
 from .figures import Cutter
 from .lite import WINDOW
 from .pixels import Pixels
@@ -176,6 +176,7 @@ class Reader:
             with contextlib.suppress(pdfium.PdfiumError):
                 text = whole_page(job, rendered(self._pages.document, index, OCR_DPI), index)
         whole = "\n\n".join(filter(None, [text, filled_in(fast, text)]))
+        stretch(blocks, fast)
         job.add_page(index, whole, pieces=pieces(blocks), settled=settled)
 
 
