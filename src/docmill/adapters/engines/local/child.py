@@ -30,7 +30,10 @@ YOUNG = 20_000
 """So many new objects, and the collector looks at them: a page makes many that go by themselves."""
 PRELOADED = (
     "PIL.Image",
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
     "docmill.adapters.engines.local.reading",
+    "docmill.adapters.engines.local.pdf",
     "pypdfium2",
     "liteparse.parser",
     "docvortex.api",
@@ -101,9 +104,11 @@ def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     else:
+        from . import vortex
         from .reading import guess_language
 
         guess_language("The first guess loads the model, which takes a second.")
+        vortex.get_warm()
         # Modules stay as long as the process: the collector need not look at them again after every document.
         gc.collect()
     gc.freeze()
