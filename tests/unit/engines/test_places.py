@@ -91,7 +91,9 @@ def test_words_that_stand_in_a_figure_or_beside_a_table_do_not_borrow_its_box() 
         blocks.Block("caption", "Table 1", box=(0.1, 0.4, 0.5, 0.5)),
     ]
 
-    assert [(), (BOX,), ((0.1, 0.4, 0.5, 0.5),)] == [where for _, _, where in blocks.pieces(found)]
+    assert [(), (BOX,), ((0.1, 0.4, 0.5, 0.5),)] == [
+        where for _, _, where in blocks.pieces(found, ["above", "| a |", "Table 1"])
+    ]
 
 
 @dataclass

@@ -67,10 +67,14 @@ def joined(lines: Iterable[str]) -> str:
 
 
 def markdown(blocks: Sequence[Block]) -> str:
+    return together(blocks, [written(block) for block in blocks])
+
+
+def together(blocks: Sequence[Block], texts: Sequence[str]) -> str:
+    """The Markdown of blocks that are written already."""
     parts: list[str] = []
     before: Block | None = None
-    for block in blocks:
-        text = written(block)
+    for block, text in zip(blocks, texts, strict=True):
         if not text:
             continue
         tight = before is not None and before.kind == block.kind == "item"
@@ -79,28 +83,30 @@ def markdown(blocks: Sequence[Block]) -> str:
     return "".join(parts)
 
 
-def pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
+def pieces(blocks: Sequence[Block], texts: Sequence[str]) -> Iterator[Piece]:
     """What the Markdown is made of, each with its place. Words that only have the box of the table or figure beside
     them have none of their own."""
     lent = {block.box for block in blocks if block.kind in ("table", "figure")}
-    for block in blocks:
+    for block, text in zip(blocks, texts, strict=True):
         box = block.own or block.box
         is_own = block.kind in ("table", "figure") or box not in lent
-        yield block.kind, written(block), (box,) if box and is_own else ()
+        yield block.kind, text, (box,) if box and is_own else ()
 
 
 def stretch(blocks: Sequence[Block], page: Any) -> None:
     """liteparse leaves lines out of a box when it joins what it first held apart: words that stand in no box, and in
     the text of one block only, are that block's."""
     boxes = [block.box for block in blocks if block.box is not None]
-    if page is None or not boxes or len(boxes) * len(page.text_items) > MOST_LOOKS:
+    items = page.text_items if page is not None else ()
+    if not items or not boxes or len(boxes) * len(items) > MOST_LOOKS:
         return
     texts = [block for block in blocks if block.kind not in ("table", "figure")]
     width, height = page.width or 1, page.height or 1
+    boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
     last = boxes[0]
-    for item in page.text_items:
-        x0, y0, x1, y1 = item.x / width, item.y / height, (item.x + item.width) / width, (item.y + item.height) / height
-        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    for item in items:
+        left, top, wide, high = item.x, item.y, item.width, item.height
+        x, y = left + wide / 2, top + high / 2
         if last[0] <= x <= last[2] and last[1] <= y <= last[3]:
             continue
         home = next((box for box in boxes if box[0] <= x <= box[2] and box[1] <= y <= box[3]), None)
@@ -109,8 +115,9 @@ def stretch(blocks: Sequence[Block], page: Any) -> None:
             continue
         text = item.text.strip()
         homes = [block for block in texts if text in block.text] if len(text) >= TELLING else []
-        if len(homes) == 1 and (box := homes[0].own or homes[0].box) is not None:
-            homes[0].own = (min(box[0], x0), min(box[1], y0), max(box[2], x1), max(box[3], y1))
+        if len(homes) == 1 and (own := homes[0].own or homes[0].box) is not None:
+            x0, y0, x1, y1 = left / width, top / height, (left + wide) / width, (top + high) / height
+            homes[0].own = (min(own[0], x0), min(own[1], y0), max(own[2], x1), max(own[3], y1))
 
 
 def written(block: Block) -> str:

@@ -21,7 +21,7 @@ from ..image import as_png
 from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
 from . import careful, figures, lite, pixels, quick, streams, tagged
-from .blocks import Block, joined, markdown, pieces, stretch
+from .blocks import Block, joined, markdown, pieces, stretch, together, written
 from .figures import Cutter
 from .lite import WINDOW
 from .pixels import Pixels
@@ -171,13 +171,14 @@ class Reader:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level
         figures.keep(job, Cutter(self._pages, self._pixels, index, fast), index, blocks)
-        text = settled(markdown(blocks))
+        texts = [written(block) for block in blocks]
+        text = settled(together(blocks, texts))
         if not text and page.picture_cover > SOME_COVER:
             with contextlib.suppress(pdfium.PdfiumError):
                 text = whole_page(job, rendered(self._pages.document, index, OCR_DPI), index)
         whole = "\n\n".join(filter(None, [text, filled_in(fast, text)]))
         stretch(blocks, fast)
-        job.add_page(index, whole, pieces=pieces(blocks), settled=settled)
+        job.add_page(index, whole, pieces=pieces(blocks, texts), settled=settled)
 
 
 def settled(text: str) -> str:
