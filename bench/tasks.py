@@ -24,7 +24,7 @@ RATE, SHARE = 300.0, 0.5
 BUSY = ("pending", "mineru_parsing", "llm_processing")
 LOOK_S = 0.02
 TASKS, SLICES, JOBS = 400, 5, 32
-PARSING = 8
+PARSING = 10
 """Of these so many at their first stage: a worker has places of their own for the two later ones."""
 
 

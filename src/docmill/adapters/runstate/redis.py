@@ -26,7 +26,7 @@ PREFIX: Final = "etl:task:"
 RUNNING_S: Final = 24 * 3600
 ENDED_S: Final = 3600
 MOST: Final = 200
-PAUSE_S: Final = 0.01
+PAUSE_S: Final = 0.05
 """Between two writes. The first one goes at once; of a task that changes meanwhile only the newest state is written."""
 
 KEEP = """

@@ -22,7 +22,7 @@ CHANNEL: Final = "docmill:changed"
 AGAIN_S: Final = 0.5
 LISTEN_S: Final = 1.0
 MOST: Final = 500
-PAUSE_S: Final = 0.005
+PAUSE_S: Final = 0.01
 """Between two messages. The first one goes at once; what changes while many do shares the next."""
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 STATEMENT_MS = 15_000
 LOCK_MS = 10_000
-SHARED_LOCK_MS = 2_000
+SHARED_LOCK_MS = 1_000
 """Longer than this a transaction of many callers waits for nobody: one row must not keep all of them."""
 CONNECT_S = 5.0
 EVERYBODY = "*"

@@ -1,8 +1,8 @@
 """Callers that come at the same time share a transaction, where the database does not do that by itself.
 
-Whoever comes first is not kept waiting; those who come meanwhile go together in the next one. A transaction of many
-waits for no row that somebody else holds: such an item, and every item of a transaction that failed, gets one of its
-own, so that each caller has the answer that it would have had alone.
+Whoever comes alone is not kept waiting; those who come while a transaction is on its way go together in the next one.
+A transaction of many waits for no row that somebody else holds: such an item, and every item of a transaction that
+failed, gets one of its own, so that each caller has the answer that it would have had alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from docmill.core.errors import StorageFull, Unavailable
 
 MOST: Final = 64
 """Items in one transaction."""
-LANES: Final = 2
-"""Transactions at once: while the database works on one, the next one is made ready."""
+LINGER_S: Final = 0.000_15
+"""How long it waits for each of those who came together before: about what it takes them to come back."""
+MOST_LINGER_S: Final = 0.01
 
 Write = Callable[[Op[list[Answer | None]], bool], Awaitable[list[Answer | None]]]
 """Runs the operation in a transaction, patient or not."""
@@ -52,16 +53,19 @@ class Sharing:
         self._op = op
         self._write = write
         self._waiting: deque[_Call] = deque()
-        self._lanes = 0
+        self._is_writing = False
         self._at_work: set[asyncio.Task[None]] = set()
-        self._is_opening = False
+        self._crowd = 1
+        """How many came together of late."""
+        self._enough: asyncio.Future[None] | None = None
 
     async def join(self, item: Any) -> Any:
         call = _Call(item)
         self._waiting.append(call)
-        if not self._is_opening and self._lanes < LANES:
-            self._is_opening = True
-            self._lanes += 1
+        if self._enough and len(self._waiting) >= self._crowd:
+            _end(self._enough)
+        if not self._is_writing:
+            self._is_writing = True
             self._start(self._write_waiting())
         try:
             return await call.answer
@@ -78,13 +82,27 @@ class Sharing:
 
     async def _write_waiting(self) -> None:
         # By now everybody who came in the same moment is here.
-        self._is_opening = False
         try:
-            while batch := self._next():
-                await self._write_batch(batch)
+            while self._waiting:
+                await self._gather()
+                batch = self._next()
+                self._crowd = min(MOST, max(len(batch), self._crowd * 3 // 4))
+                if batch:
+                    await self._write_batch(batch)
         finally:
-            # In the same breath as the last look: whoever comes after it opens a lane anew.
-            self._lanes -= 1
+            # In the same breath as the last look: whoever comes after it starts anew.
+            self._is_writing = False
+
+    async def _gather(self) -> None:
+        """Those who were just answered will soon be back: one commit for all costs less than two for half of them."""
+        if len(self._waiting) >= self._crowd:
+            return
+        loop = asyncio.get_running_loop()
+        self._enough = loop.create_future()
+        timer = loop.call_later(min(LINGER_S * self._crowd, MOST_LINGER_S), _end, self._enough)
+        await self._enough
+        timer.cancel()
+        self._enough = None
 
     def _next(self) -> list[_Call]:
         batch: list[_Call] = []
@@ -133,6 +151,11 @@ class _Writing:
         if error is not None:
             for call in self._calls:
                 call.answer.cancel()
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _is_for_all(error: Exception) -> bool:
