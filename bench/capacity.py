@@ -22,7 +22,7 @@ class Figures:
 
     parse_cpu_s: float = 1.3
     """Processor seconds of a document, everything included: the samples, of which two are scans (bench/figures.py)."""
-    ledger_tasks_per_s: float = 100.0
+    ledger_tasks_per_s: float = 200.0
     """Durable tasks that one small PostgreSQL takes to their end: assumed, until `bench/tasks.py` says it of yours."""
     object_calls: float = 9.9
     """Puts, reads and stats of one document."""

@@ -24,7 +24,7 @@ RATE, SHARE = 300.0, 0.5
 BUSY = ("pending", "mineru_parsing", "llm_processing")
 LOOK_S = 0.02
 TASKS, SLICES, JOBS = 400, 5, 32
-PARSING = 10
+PARSING = 8
 """Of these so many at their first stage: a worker has places of their own for the two later ones."""
 
 
@@ -97,7 +97,8 @@ async def main() -> bool:
                 with process("worker", environment, str(PARSING), str(JOBS - PARSING), "idle"):
                     ours = await best(through_the_worker, ports, ours)
     print(
-        f"tasks/s, PostgreSQL and Redis, {TASKS} no-op tasks of three stages, {JOBS} at once, best of {SLICES} slices"
+        f"tasks/s, PostgreSQL and Redis, {TASKS} no-op tasks of three stages, {JOBS} at once (in the worker {PARSING}"
+        f" in the first stage, {JOBS - PARSING} in the later ones), best of {SLICES} slices"
     )
     print(f"  one worker process   {ours:7.0f}/s   (goal {RATE:.0f})")
     print(f"  bare claim + finish  {bare:7.0f}/s")
