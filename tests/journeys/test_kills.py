@@ -31,26 +31,27 @@ class Load:
     stop: bool = False
 
     def run(self, texts: list[str]) -> None:
-        for text in texts:
-            name, key = f"{sha256(text.encode()).hexdigest()[:8]}.txt", str(uuid4())
-            stored = self._sent("/upload", data={"project_id": "1"}, files={"file": (name, text.encode())})
-            body = {"project_id": 1, "filename": name, "s3_key": stored["key"]}
-            task = self._sent("/submit", json=body, headers={"Idempotency-Key": key})
-            again = self._sent("/submit", json=body, headers={"Idempotency-Key": key})
-            assert task["task_id"] == again["task_id"]
-            self.accepted[task["task_id"]] = text
+        with self.service.client() as client:
+            for text in texts:
+                name, key = f"{sha256(text.encode()).hexdigest()[:8]}.txt", str(uuid4())
+                stored = self._sent(client, "/upload", data={"project_id": "1"}, files={"file": (name, text.encode())})
+                body = {"project_id": 1, "filename": name, "s3_key": stored["key"]}
+                task = self._sent(client, "/submit", json=body, headers={"Idempotency-Key": key})
+                again = self._sent(client, "/submit", json=body, headers={"Idempotency-Key": key})
+                assert task["task_id"] == again["task_id"]
+                self.accepted[task["task_id"]] = text
 
-    def _sent(self, path: str, **request: Any) -> dict[str, Any]:
+    def _sent(self, client: httpx2.Client, path: str, **request: Any) -> dict[str, Any]:
         while not self.stop:
             try:
-                with self.service.client() as client:
-                    answer = client.post(Etl.BASE + path, **request)
+                answer = client.post(Etl.BASE + path, **request)
                 if answer.is_success:
                     return answer.json()
                 assert answer.status_code in (429, 503), answer.text
-            except (httpx2.TransportError, httpx2.InvalidURL):
+            except httpx2.TransportError:
                 pass
-            time.sleep(0.02)
+            # As a client does that leaves the machine to the one who is starting.
+            time.sleep(0.05)
         raise SystemExit
 
 
