@@ -47,7 +47,7 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(VENV)/.dev ## Run every test, on real PostgreSQL, Redis, S3 and Chromium
+test: $(VENV)/.dev ## Run the tests, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/servers/debian.py
 	$(BIN)/python -m pytest --durations 10 -m alone
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
