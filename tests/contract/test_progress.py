@@ -201,7 +201,7 @@ async def test_a_crowd_shares_commits_and_who_stays_alone_is_not_kept_waiting(le
     for _ in range(12):
         await gathering.report(heard(jobs[0][1], 40))
     assert [1] * 12 == counting.sizes[-12:]
-    assert 1 == gathering._crowd
+    assert 1 == gathering._crowd.size
 
 
 async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_only_its_own(ledger: SqlLedger) -> None:

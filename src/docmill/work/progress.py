@@ -15,11 +15,10 @@ from docmill.core.errors import DocmillError
 from docmill.core.machine import Verdict
 from docmill.core.reports import Progress
 from docmill.ports import Heard, Ports
+from docmill.work.crowd import Crowd
 
 MOST = 512
 """Jobs in one transaction."""
-LINGER_S = 0.000_15
-"""How long the ledger waits for each of those who reported together before: about what it takes to receive one."""
 MOST_LINGER_S = 0.03
 
 _Key = tuple[UUID, str]
@@ -34,9 +33,7 @@ class Gathering:
         self._ports = ports
         self._waiting: dict[_Key, _Waiting] = {}
         self._writing: asyncio.Task[None] | None = None
-        self._crowd = 1
-        """How many reported together of late."""
-        self._enough: asyncio.Future[None] | None = None
+        self._crowd = Crowd(most=MOST, most_s=MOST_LINGER_S)
 
     async def report(self, heard: Heard) -> Verdict | None:
         """What the ledger made of the report, once that is on disk. None: there is no such job."""
@@ -48,8 +45,7 @@ class Gathering:
         else:
             before[1].append(answer)
             self._waiting[key] = replace(heard, progress=_merged(before[0].progress, heard.progress)), before[1]
-        if self._enough and len(self._waiting) >= self._crowd:
-            _end(self._enough)
+        self._crowd.now(len(self._waiting))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
         return await answer
@@ -58,21 +54,10 @@ class Gathering:
         while self._waiting:
             # Whoever is at the door right now comes along.
             await asyncio.sleep(0)
-            await self._gather()
-            self._crowd = min(MOST, max(len(self._waiting), self._crowd * 3 // 4))
+            await self._crowd.gather(len(self._waiting))
+            self._crowd.went(len(self._waiting))
             await self._write_batch([self._waiting.pop(key) for key in list(self._waiting)[:MOST]])
         self._writing = None
-
-    async def _gather(self) -> None:
-        """Those who were just answered will soon be back: one commit for all costs less than two for half of them."""
-        if len(self._waiting) >= self._crowd:
-            return
-        loop = asyncio.get_running_loop()
-        self._enough = loop.create_future()
-        timer = loop.call_later(min(LINGER_S * self._crowd, MOST_LINGER_S), _end, self._enough)
-        await self._enough
-        timer.cancel()
-        self._enough = None
 
     async def _write_batch(self, batch: Sequence[_Waiting]) -> None:
         try:
@@ -91,11 +76,6 @@ class Gathering:
             for answer in answers:
                 if not answer.done():
                     answer.set_result(verdict)
-
-
-def _end(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
 
 
 def _fail(batch: Sequence[_Waiting], error: Exception) -> None:

@@ -51,8 +51,8 @@ class Database(Protocol):
     async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
         """Write *item* together with those of others who come at the same time; what *op* answers for it.
 
-        Nobody waits for company, and nobody's failure is another's. A caller that is cancelled while its item is being
-        written learns of that when it is over: afterwards nothing of it is on the way.
+        Nobody waits for company that has not been there, and nobody's failure is another's. A caller that is cancelled
+        while its item is being written learns of that when it is over: afterwards nothing of it is on the way.
         """
         ...
 

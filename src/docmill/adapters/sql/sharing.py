@@ -1,6 +1,7 @@
 """Callers that come at the same time share a transaction, where the database does not do that by itself.
 
-Whoever comes alone is not kept waiting; those who come while a transaction is on its way go together in the next one.
+Those who come while a transaction is on its way go together in the next one. Whoever comes alone is not kept waiting,
+unless just after a crowd, which is given a few milliseconds to come back.
 A transaction of many waits for no row that somebody else holds: such an item, and every item of a transaction that
 failed, gets one of its own, so that each caller has the answer that it would have had alone.
 """
@@ -15,11 +16,10 @@ from typing import Any, Final
 from docmill.adapters.sql.database import Answer, Shared
 from docmill.adapters.sql.statement import Op
 from docmill.core.errors import StorageFull, Unavailable
+from docmill.work.crowd import Crowd
 
 MOST: Final = 64
 """Items in one transaction."""
-LINGER_S: Final = 0.000_15
-"""How long it waits for each of those who came together before: about what it takes them to come back."""
 MOST_LINGER_S: Final = 0.01
 
 Write = Callable[[Op[list[Answer | None]], bool], Awaitable[list[Answer | None]]]
@@ -55,15 +55,12 @@ class Sharing:
         self._waiting: deque[_Call] = deque()
         self._is_writing = False
         self._at_work: set[asyncio.Task[None]] = set()
-        self._crowd = 1
-        """How many came together of late."""
-        self._enough: asyncio.Future[None] | None = None
+        self._crowd = Crowd(most=MOST, most_s=MOST_LINGER_S)
 
     async def join(self, item: Any) -> Any:
         call = _Call(item)
         self._waiting.append(call)
-        if self._enough and len(self._waiting) >= self._crowd:
-            _end(self._enough)
+        self._crowd.now(len(self._waiting))
         if not self._is_writing:
             self._is_writing = True
             self._start(self._write_waiting())
@@ -84,25 +81,14 @@ class Sharing:
         # By now everybody who came in the same moment is here.
         try:
             while self._waiting:
-                await self._gather()
+                await self._crowd.gather(len(self._waiting))
                 batch = self._next()
-                self._crowd = min(MOST, max(len(batch), self._crowd * 3 // 4))
+                self._crowd.went(len(batch))
                 if batch:
                     await self._write_batch(batch)
         finally:
             # In the same breath as the last look: whoever comes after it starts anew.
             self._is_writing = False
-
-    async def _gather(self) -> None:
-        """Those who were just answered will soon be back: one commit for all costs less than two for half of them."""
-        if len(self._waiting) >= self._crowd:
-            return
-        loop = asyncio.get_running_loop()
-        self._enough = loop.create_future()
-        timer = loop.call_later(min(LINGER_S * self._crowd, MOST_LINGER_S), _end, self._enough)
-        await self._enough
-        timer.cancel()
-        self._enough = None
 
     def _next(self) -> list[_Call]:
         batch: list[_Call] = []
@@ -151,11 +137,6 @@ class _Writing:
         if error is not None:
             for call in self._calls:
                 call.answer.cancel()
-
-
-def _end(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
 
 
 def _is_for_all(error: Exception) -> bool:
