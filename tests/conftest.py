@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support.databases import migrated
 from support.servers import (
@@ -24,6 +25,8 @@ from support.servers.chromium import ensure_chromium
 from support.serving import Mode, Services
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback only
+settings.register_profile("docmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("docmill")  # how long an example takes says something of the machine alone
 
 RUNNING = pytest.StashKey[Running]()
 ALONE = (

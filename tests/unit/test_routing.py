@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.core.parsed import Block, Figure, Page, Parsed
@@ -27,7 +27,6 @@ from docmill.core.routing import (
     stricter,
 )
 
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """On a busy machine even a number takes its time."""
 CLOUD = Offer("cloud", frozenset({PDF, "image/png"}), Reach(200))
 HOME = Offer("home", frozenset({PDF}), Reach(1000), home=True)
@@ -68,7 +67,6 @@ def test_a_document_can_only_be_stricter_than_the_house() -> None:
     assert stricter(Policy(), {"stay_home": True}).stay_home
 
 
-@patient
 @given(pages=st.integers(1, 5000), limit=st.integers(1, 700), size=st.integers(1, 10_000))
 def test_slices_cover_every_page_once_in_order_and_within_the_limits(pages: int, limit: int, size: int) -> None:
     found = slices(Facts(PDF, size, pages), Reach(limit, 100))
@@ -83,7 +81,6 @@ def test_only_a_pdf_is_cut() -> None:
     assert "" == next((one.why for one in route(Facts(PDF, 500 << 20, 9), [CLOUD], Policy()).refusals), "")
 
 
-@patient
 @given(first=st.integers(0, 50), pages=st.integers(1, 50))
 def test_halves_are_the_whole(first: int, pages: int) -> None:
     found = halves(Slice(first, first + pages - 1))

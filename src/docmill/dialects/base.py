@@ -22,8 +22,10 @@ import msgspec
 import pybase64
 
 from docmill.core.errors import DocmillError, Forbidden, Unauthorized
+from docmill.core.machine import MAX_ABSENCES, WIRE_STAGE
 from docmill.core.reports import Cancelled, Failed, Progress
 from docmill.core.reports import Final as FinalReport
+from docmill.core.task import Fault, Stage
 from docmill.core.tokens import digest, new_token
 from docmill.dialects.spill import Spill
 
@@ -243,6 +245,14 @@ def _usable(key: str) -> bool:
         return bool(_secret(key))
     except ValueError:
         return False
+
+
+def worker_failed(why: str, restarted: bool, details: dict[str, Any]) -> Failed:
+    """A worker that was restarted counts as one that did not answer: the document had no part in it."""
+    fault = Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE])
+    if restarted:
+        return Failed(fault, retryable=True, tries=MAX_ABSENCES, details=details)
+    return Failed(fault, details=details)
 
 
 def kept_small(value: Any) -> Any:

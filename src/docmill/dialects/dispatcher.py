@@ -14,11 +14,20 @@ from uuid import UUID
 import jsonschema_rs
 
 from docmill.core.errors import BadRequest, DocmillError, Forbidden
-from docmill.core.machine import WIRE_STAGE
 from docmill.core.reports import Cancelled, Failed
 from docmill.core.reports import Final as FinalReport
-from docmill.core.task import Fault, Stage
-from docmill.dialects.base import WORKER_RESTARTED, Claim, Expected, Outcome, Signature, bearer, is_token, kept_small
+from docmill.core.task import Fault
+from docmill.dialects.base import (
+    WORKER_RESTARTED,
+    Claim,
+    Expected,
+    Outcome,
+    Signature,
+    bearer,
+    is_token,
+    kept_small,
+    worker_failed,
+)
 from docmill.dialects.spill import Spill
 
 CALLBACK_SCHEMA: Final[dict[str, Any]] = json.loads(
@@ -56,8 +65,7 @@ class Dispatcher:
                 return Failed(Fault("task_timeout", why, "timeout"), details=_details(value))
             case _:
                 why = why or "The worker reported a failure and gave no reason."
-                fault = Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE])
-                return Failed(fault, retryable=why.startswith(f"[{WORKER_RESTARTED}]"), details=_details(value))
+                return worker_failed(why, why.startswith(f"[{WORKER_RESTARTED}]"), _details(value))
 
     def reply(self, report: Outcome, job_id: UUID, *, cancel_requested: bool = False) -> dict[str, Any]:  # noqa: ARG002
         return {"status": "ok", "task_guid": str(job_id)}

@@ -16,10 +16,8 @@ from uuid import UUID
 import pybase64
 
 from docmill.core.errors import BadRequest, DocmillError, Unauthorized
-from docmill.core.machine import WIRE_STAGE
 from docmill.core.reports import Cancelled, Failed, Progress
 from docmill.core.reports import Final as FinalReport
-from docmill.core.task import Fault, Stage
 from docmill.dialects.base import (
     MAX_ERROR,
     MAX_MESSAGE,
@@ -32,6 +30,7 @@ from docmill.dialects.base import (
     header_token,
     is_token,
     kept_small,
+    worker_failed,
 )
 from docmill.dialects.spill import Spill, Spilled
 
@@ -120,8 +119,7 @@ def _failed(value: dict[str, Any], error: Any) -> Failed:
     if process_id := _process_id(value):
         details["process_id"] = process_id
     why = message or details.get("code") or "The worker reported a failure and gave no reason."
-    restarted = details.get("code") == WORKER_RESTARTED
-    return Failed(Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE]), retryable=restarted, details=details)
+    return worker_failed(why, details.get("code") == WORKER_RESTARTED, details)
 
 
 def _final(

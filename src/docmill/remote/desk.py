@@ -86,7 +86,8 @@ class Record:
     brief_url: str = field(default="", repr=False)
     timeout_s: float | None = None
     accepted: float = field(default_factory=time.time)
-    starts: int = 1
+    starts: int = 0
+    """Times that the work began. Who only waits when the worker dies has nothing to do with its death."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,8 @@ class Job:
     stopped_by: CallbackError | str | None = None
     task: asyncio.Task[None] | None = None
     result_key: str | None = None
+    is_from_before: bool = False
+    """Accepted by an earlier process."""
 
     @property
     def source(self) -> Path:
@@ -230,13 +233,12 @@ class Desk:
         if record.callback_url in reported:
             shutil.rmtree(folder, ignore_errors=True)
             return
-        job = Job(replace(record, starts=record.starts + 1), folder)
+        job = Job(record, folder, is_from_before=True)
         shutil.rmtree(folder / "out", ignore_errors=True)
         self._remember(job)
         is_there = record.dialect == "dispatcher" or (job.source.is_file() and job.source.stat().st_size == record.size)
         if is_there and record.starts < MAX_STARTS:
-            log.info("job_again job=%s starts=%d", record.process_id, job.record.starts)
-            self._write(job)
+            log.info("job_again job=%s starts=%d", record.process_id, record.starts)
             job.task = asyncio.create_task(self._safely(job, self._run(job)))
         else:
             ending = Ending("failed", RESTARTED, "the worker was restarted while the job ran")
@@ -342,7 +344,7 @@ class Desk:
             async with asyncio.timeout(left) as timer:
                 self._offer(callback, 0, "queued", "queued")
                 async with self._slots:
-                    job.state = "running"
+                    self._begin(job)
                     return await self._parse(job, callback)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -356,9 +358,16 @@ class Desk:
                 return Ending("timed_out", "task_timeout", f"the job took longer than {timeout_s:g} s")
             return _ending_of(error, job)
 
+    def _begin(self, job: Job) -> None:
+        job.state = "running"
+        job.record = replace(job.record, starts=job.record.starts + 1)
+        self._write(job)
+
     def _leave(self, job: Job) -> None:
         """A planned stop is no strike against the job."""
-        job.record = replace(job.record, starts=job.record.starts - 1)
+        if job.state == "queued":
+            return
+        job.record = replace(job.record, starts=max(0, job.record.starts - 1))
         with suppress(OSError):
             self._write(job)
 
@@ -430,7 +439,7 @@ class Desk:
 
 def _ending_of(error: Exception, job: Job) -> Ending:
     code, message = getattr(error, "code", None), getattr(error, "message", None)
-    if isinstance(error, JobFault) and job.record.starts > 1 and code in ("brief_unavailable", "source_unavailable"):
+    if isinstance(error, JobFault) and job.is_from_before and code in ("brief_unavailable", "source_unavailable"):
         return Ending("failed", RESTARTED, f"the worker was restarted, and meanwhile {message}")
     if isinstance(code, str) and code:
         return Ending("failed", code, str(message or error))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.core.errors import BadRequest, Conflict, Forbidden, NotFound, TooMany
+from docmill.core.machine import MAX_ABSENCES
 from docmill.core.reports import Cancelled, Failed, Final
 from docmill.core.task import Fault
 from docmill.dialects.dispatcher import CALLBACK_SCHEMA, Dispatcher, validation_errors
@@ -66,6 +67,13 @@ def test_the_seeds_failed_report(tmp_path: Path) -> None:
     assert Failed(Fault("worker_failed", message, "mineru"), details={"exit_code": 137}) == Dispatcher().read(
         read(SEED_FAILED.encode(), tmp_path)
     )
+
+
+def test_a_worker_s_restart_is_tried_again_as_often_as_a_worker_that_does_not_answer() -> None:
+    report = Dispatcher().read({"status": "failed", "error_message": "[WORKER_RESTARTED] gone"})
+
+    assert isinstance(report, Failed)
+    assert (True, MAX_ABSENCES) == (report.retryable, report.tries)
 
 
 def test_a_completed_report_may_leave_the_key_to_us() -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from docmill.core.errors import BadRequest
+from docmill.core.machine import MAX_ABSENCES
 from docmill.core.reports import Cancelled, Failed, Final, Progress
 from docmill.core.task import Fault
 from docmill.dialects.base import MAX_DETAILS, Outcome
@@ -330,6 +331,12 @@ def test_failures_are_recognised(body: dict[str, Any], message: str, said: Any) 
 
     assert isinstance(report, Failed)
     assert Fault("worker_failed", message, "mineru") == report.fault
+
+
+def test_a_worker_s_restart_is_tried_again_as_often_as_a_worker_that_does_not_answer(said: Any) -> None:
+    report = said({"phase": "failed", "error": {"code": "WORKER_RESTARTED", "message": "gone"}})
+
+    assert (True, MAX_ABSENCES) == (report.retryable, report.tries)
 
 
 def test_an_empty_error_does_not_spoil_a_completed_report(said: Any) -> None:

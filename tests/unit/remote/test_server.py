@@ -405,6 +405,8 @@ def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path) -> N
         assert 0o600 == record.stat().st_mode & 0o777
         if lost in record.read_text():
             (record.parent / "source").unlink()
+        if waiting in record.read_text():
+            assert 0 == json.loads(record.read_text())["starts"], "waiting is no start"
     docmill.otherwise = Say()
 
     with running(spool):
@@ -418,6 +420,27 @@ def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path) -> N
     assert "(40.11)" in ends[again][0]["data"]["extracted_text"]
     assert "WORKER_RESTARTED" == ends[lost][0]["error"]["code"]
     assert "completed" == ends[waiting][0]["status"]
+
+
+def test_who_was_running_at_three_kills_is_given_up(docmill: Receiver, tmp_path: Path, slow: bytes) -> None:
+    spool = tmp_path / "spool"
+    behind = str(uuid4())
+    short = documents.pdf(tmp_path / "short.pdf", pages=1).read_bytes()
+    for kill in range(3):
+        with running(spool) as worker:
+            if kill == 0:
+                worker.process_pdf(docmill.job(), slow)
+                worker.process_pdf(docmill.job(behind), short)
+            seen = len(docmill.progress)
+            docmill.wait(lambda d, seen=seen: any("page " in one.json["message"] for one in d.progress[seen:]))
+            worker.process.kill()
+            worker.process.wait()
+    with running(spool):
+        docmill.wait(lambda d: len(d.accepted) == 2)
+
+    ends = {behind in one.path: one.json for one in docmill.accepted}
+    assert "WORKER_RESTARTED" == ends[False]["error"]["code"]
+    assert "completed" == ends[True]["phase"], "it only waited while the worker was killed"
 
 
 def test_a_planned_stop_keeps_the_work(docmill: Receiver, tmp_path: Path, slow: bytes) -> None:
