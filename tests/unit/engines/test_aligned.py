@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from docmill.adapters.engines.local.pdf import aligned, regions
-from docmill.adapters.engines.local.pdf.ruled import Line, Word, text_of
+from dataclasses import dataclass, field
+from typing import Any
+
+from docmill.adapters.engines.local.pdf import aligned, quick, regions, ruled
+from docmill.adapters.engines.local.pdf.blocks import Cell
+from docmill.adapters.engines.local.pdf.charts import has_axis
+from docmill.adapters.engines.local.pdf.ruled import Grid, Line, Word, text_of
 
 HEIGHT, LETTER = 10.0, 5.0
 PAGE = (0.0, 0.0, 600.0, 800.0)
@@ -107,6 +112,86 @@ def test_the_axis_of_a_chart_gives_it_away():
 
     assert table(rows(*axis)) is None
     assert 4 == len(texts(table(rows(*axis[:4]))))
+
+
+def cells(*lines: str) -> list[list[Cell]]:
+    return [[Cell(text.strip()) for text in line.split("|")] for line in lines]
+
+
+def test_an_axis_at_either_side_or_with_nothing_beside_it_gives_a_chart_away():
+    assert has_axis(cells("54,000 | | 0.50", "53,000 | Income | 0.48", "52,000 | | 0.46", "51,000 | Gini | 0.44"))
+    assert has_axis(cells("16,000 | Events | x", "14,000 | | ", "12,000 | | ", "10,000 | | "))
+    assert has_axis([[Cell("Percent", 1, 2)], [Cell("100 80 60 40 20 0", 3), Cell("41")], [Cell("28")], [Cell("3")]])
+
+
+def test_years_that_count_down_and_steps_in_one_cell_of_words_are_no_axis():
+    years = cells("2012 | 120 | 4", "2011 | 35 | 8", "2010 | 41 | 7", "2009 | 44 | 1")
+
+    assert not has_axis(years)
+    assert not has_axis([[Cell("one of 4 or 3 or 2 or 1 of them", 2), Cell("5")], [Cell("6")]])
+    assert not has_axis([])
+
+
+def test_colour_behind_a_paragraph_makes_no_table():
+    level = [Line(94 + 12 * n, 50, 400) for n in range(6)]
+    upright = [Line(x, 94, 154) for x in (50, 200, 400)]
+    across = rows(
+        *((100 + 12 * n, ((60, "the cranes of this quay are old and slow by now"),)) for n in range(4)),
+        (148, ((60, "Kiel"), (210, "35"))),
+    )
+    for_each = [Line(50, 94, 154), Line(200, 142, 154), Line(400, 94, 154)]
+
+    assert ruled.build(level, for_each, across) is None
+    assert ruled.build(level, upright, rows(*((100 + 12 * n, ((60, "Kiel"), (210, "35"))) for n in range(5))))
+
+
+def test_underlined_words_are_no_rules_of_a_table():
+    prose = rows(*((100 + 14 * n, ((60, "underlined words of a link"),)) for n in range(4)))
+    end = max(word.x1 for word in prose)
+
+    under, over = ([Line(100 + side + 14 * n, 60, end) for n in range(4)] for side in (5.5, -5.5))
+
+    assert [] == regions.stacks(under, prose)
+    assert [] == regions.stacks(over, prose)
+    assert 1 == len(regions.stacks([Line(line.at, 60, 400) for line in under], PORTS))
+
+
+@dataclass
+class Found:
+    """As much of the parser's block as is looked at."""
+
+    kind: str
+    header: list[Any] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+    text: str = ""
+
+
+@dataclass
+class Paper:
+    width: float = 600.0
+    height: float = 800.0
+    text_items: tuple[Any, ...] = ()
+
+
+def test_words_that_the_parser_mixed_with_drawn_tables_stand_once_and_outside():
+    above, below = words((60, 60, "Ships of the year")), words((60, 300, "Counted by hand"))
+    grids = [Grid((50, 90, 400, 110), cells("Port | Ships | Tons")), Grid((50, 112, 400, 160), cells("Kiel | 35 | 8"))]
+
+    made = quick.placed(
+        [(Found("table"), (50.0, 50.0, 400.0, 310.0))], list(reversed(grids)), Paper(), [*above, *PORTS, *below]
+    )
+
+    assert ["text", "table", "table", "text"] == [block.kind for block in made]
+    assert ["Ships of the year", "Counted by hand"] == [made[0].text, made[-1].text]
+    assert ["Port", "Kiel"] == [block.rows[0][0].text for block in made[1:3]]
+
+
+def test_a_paragraph_above_a_drawn_table_does_not_make_it_doubtful():
+    grid, box = (50.0, 90.0, 400.0, 160.0), (50.0, 60.0, 400.0, 160.0)
+
+    assert not quick.reaches_beyond(box, grid, words((60, 70, "The harbour grew in this year")))
+    assert quick.reaches_beyond(box, grid, words((60, 70, "Emden"), (200, 70, "12")))
+    assert not quick.reaches_beyond(grid, grid, PORTS)
 
 
 def test_paragraphs_around_a_table_are_not_put_into_its_cells():

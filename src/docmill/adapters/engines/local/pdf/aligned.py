@@ -10,13 +10,13 @@ from statistics import median
 
 from . import ruled
 from .blocks import Cell
-from .ruled import Grid, Line, Rect, Word, text_of
+from .charts import has_axis
+from .ruled import PROSE, Grid, Line, Rect, Word, text_of
 
 APART = 0.75
 """Times a line's height: a wider gap parts two cells."""
 TIGHT = 0.32
 FIGURE = re.compile(r"[-–+(€$£]?\d[\d.,]*[%)]?")
-TICK = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?%?|[0-9]{1,3}(?:,[0-9]{3}){1,4}")
 NARROWEST = 3.0
 STRAY = 0.12
 """Of the lines. So many may cross a gap between columns: titles that span several."""
@@ -27,8 +27,6 @@ SPARSEST = 0.4
 """Of the cells. Words strewn over a chart fill fewer."""
 RUNNING = 3.2
 """Words of a cell, on the average."""
-PROSE = 9
-"""Words. A cell of the first line of a paragraph has more."""
 
 
 @dataclass(slots=True)
@@ -429,23 +427,6 @@ def halves(box: Rect, words: Sequence[Word]) -> tuple[list[Word], list[Word]] | 
         return None
     left, right = ([word for word in own if (word.middle[0] < border) is side] for side in (True, False))
     return (left, right) if left and right else None
-
-
-def has_axis(table: list[list[Cell]]) -> bool:
-    """Numbers that go down in equal steps to nought at an edge are the axis of a chart."""
-    for edge in (0, -1):
-        texts = [part for row in table if row for part in row[edge].text.split()]
-        numbers = [float(text.replace(",", "").rstrip("%")) for text in texts if TICK.fullmatch(text)]
-        steps = {round(before - after, 6) for before, after in pairwise(numbers)}
-        if (
-            len(numbers) >= 3
-            and 2 * len(numbers) > len(texts)
-            and numbers[-1] == 0
-            and len(steps) == 1
-            and min(steps) > 0
-        ):
-            return True
-    return False
 
 
 def is_sparse(table: list[list[Cell]]) -> bool:

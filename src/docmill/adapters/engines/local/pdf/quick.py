@@ -9,9 +9,9 @@ from typing import Any
 
 from ..markdown import CJK
 from . import aligned, regions, ruled
-from .aligned import PROSE
 from .blocks import Block, Cell, joined
-from .ruled import Grid, Rect, Word
+from .charts import has_axis
+from .ruled import PROSE, Grid, Rect, Word
 
 CAPTION = re.compile(
     r"(?:table|tab\.|figure|fig\.|chart|diagram|abbildung|abb\.|tabelle|图|表|source|quelle)\s*(?:\d|[a-z]\b|:)",
@@ -36,6 +36,8 @@ LONGEST_TITLE = 18
 TITLE = 1.3
 """Times the usual size of letters."""
 SHORT_CELL = 40
+NEAR = 2.0
+"""Points. Words so near to a table are its own."""
 PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 FIGURE = re.compile(r"(?<!\S)[^\s\w]?\d[\d.,%]*(?!\S)")
 LETTERS = re.compile(r"[^\W\d_]{2}")
@@ -52,9 +54,8 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
     grids = ruled.grids(page, level, upright, words)
     found = [(block, rect(block.bbox)) for block in page.blocks]
     tabular = [box for block, box in found if box is not None and is_uncertain(block)]
-    shaky = [
-        grid for grid in grids if is_shaky(grid, grids, [b for k, b in found if b is not None and k.kind == "table"])
-    ]
+    tables = [box for block, box in found if box is not None and block.kind == "table"]
+    shaky = [grid for grid in grids if is_shaky(grid, grids, tables, words)]
     sure = [grid for grid in grids if grid not in shaky]
     page_box = (0.0, 0.0, page.width, page.height)
     guessed = False
@@ -83,7 +84,16 @@ def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, w
     blocks: list[Block] = []
     beside: list[Block] = []
     for block, box in found:
-        home = next((grid for grid in grids if box is not None and belongs(block, box, grid)), None)
+        if box is not None and block.kind == "table" and (held := held_by(box, grids)):
+            # What was built anew is sure: the other words of the parser's table are no part of it.
+            blocks += left_over(box, held, page, words, above=True)
+            for grid in held:
+                if grid in waiting:
+                    waiting.remove(grid)
+                    blocks += table_blocks(grid, page)
+            blocks += left_over(box, held, page, words, above=False)
+            continue
+        home = next((grid for grid in grids if box is not None and mostly_inside(box, grid.box)), None)
         columns = taken_apart(block, box, page, words) if home is None and box is not None else None
         if columns is not None:
             blocks.append(columns[0])
@@ -105,6 +115,24 @@ def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, w
     return blocks
 
 
+def held_by(box: Rect, grids: list[Grid]) -> list[Grid]:
+    """The tables that the parser's table is about, from top to bottom."""
+    held = (grid for grid in grids if mostly_inside(grid.box, box) or mostly_inside(box, grid.box))
+    return sorted(held, key=lambda grid: grid.box[1])
+
+
+def left_over(box: Rect, grids: list[Grid], page: Any, words: list[Word], *, above: bool) -> list[Block]:
+    """The words in the box that stand in none of its tables, above the first of them or farther down."""
+    edge = grids[0].box[1]
+    own = [word for word in aligned.inside(words, box) if (word.middle[1] < edge) is above]
+    own = [word for word in own if not any(aligned.inside([word], grown_by(grid.box, NEAR)) for grid in grids)]
+    return [Block("text", ruled.text_of(own), box=share(ruled.around(own), page))] if own else []
+
+
+def grown_by(box: Rect, points: float) -> Rect:
+    return box[0] - points, box[1] - points, box[2] + points, box[3] + points
+
+
 def taken_apart(block: Any, box: Rect, page: Any, words: list[Word]) -> tuple[Block, Block] | None:
     """Two columns, if the paragraph goes through both line by line."""
     if box[2] - box[0] < WIDE * page.width or box[3] - box[1] < LOW or block.kind != "paragraph":
@@ -116,17 +144,6 @@ def taken_apart(block: Any, box: Rect, page: Any, words: list[Word]) -> tuple[Bl
         return None
     left, right = (Block("text", ruled.text_of(half), box=share(ruled.around(half), page)) for half in halves)
     return left, right
-
-
-def belongs(block: Any, box: Rect, grid: Grid) -> bool:
-    """In the table, or the same table in a box that is too large."""
-    if mostly_inside(box, grid.box):
-        return True
-    if block.kind != "table" or not mostly_inside(grid.box, box):
-        return False
-    said = {word for row in [block.header or [], *(block.rows or [])] for cell in row for word in cell.text.split()}
-    told = {word for row in grid.rows for cell in row for word in cell.text.split()}
-    return len(said - told) <= 0.05 * len(said)
 
 
 def place(blocks: list[Block], box: Rect | None) -> int:
@@ -143,13 +160,13 @@ def is_uncertain(block: Any) -> bool:
     return block.kind in ("grid_fallback", "table")
 
 
-def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect]) -> bool:
+def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect], words: list[Word]) -> bool:
     """Its lines do not tell the whole table."""
     if has_empty_row(grid) or has_stacked_numbers(grid):
         return True
     if any(other is not grid and follows(grid, other) for other in grids):
         return True
-    return any(mostly_inside(box, grid.box) and reaches_beyond(box, grid.box) for box in tables)
+    return any(mostly_inside(box, grid.box) and reaches_beyond(box, grid.box, words) for box in tables)
 
 
 def is_better(block: Any, box: Rect | None, grid: Grid) -> bool:
@@ -169,9 +186,13 @@ def is_regular(table: Any) -> bool:
     return short and full[0] == 1 and (min(full) == 1 or (len(rows) > 4 and min(full) >= 0.5))
 
 
-def reaches_beyond(box: Rect | None, grid: Rect) -> bool:
-    """The table has rows that its lines do not enclose."""
-    return box is not None and (box[1] < grid[1] - 8 or box[3] > grid[3] + 8)
+def reaches_beyond(box: Rect, grid: Rect, words: list[Word]) -> bool:
+    """The table has rows that its lines do not enclose; a paragraph above or below it is no row."""
+    if box[1] >= grid[1] - 8 and box[3] <= grid[3] + 8:
+        return False
+    above, below = (box[0], box[1], box[2], grid[1]), (box[0], grid[3], box[2], box[3])
+    lines = [line for part in (above, below) for line in aligned.text_lines(aligned.inside(words, part))]
+    return any(len(line.chunks) > 1 for line in lines)
 
 
 def has_empty_row(grid: Grid) -> bool:
@@ -241,7 +262,7 @@ def as_block(found: Any, page: Any) -> Block | None:
             return Block("text", "\n".join(line.strip() for line in found.lines or ()), box=where)
         case "table":
             rows = [[Cell(cell.text) for cell in row] for row in [found.header or [], *(found.rows or [])] if row]
-            if len(rows) < 2 or is_wordy(rows) or aligned.has_axis(rows):
+            if len(rows) < 2 or is_wordy(rows) or has_axis(rows):
                 return Block("text", joined(" ".join(cell.text for cell in row).strip() for row in rows), box=where)
             return Block("table", rows=rows, box=where)
         case "rule":

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from .aligned import PROSE, TextLine, column_of, columns, inside, text_lines
-from .ruled import Line, Rect, Word
+from .aligned import TextLine, column_of, columns, inside, text_lines
+from .ruled import PROSE, Line, Rect, Word
 
 NEAR = 2.3
 """Times the usual distance of lines: what stands farther off is no part of the table."""
@@ -91,7 +91,7 @@ def stacks(level: Sequence[Line], words: Sequence[Word]) -> list[Rect]:
     """Lines of one width, one under the other, without running text between them: the rules of a table."""
     groups: list[list[Line]] = []
     for line in sorted(level, key=lambda line: line.at):
-        if line.end - line.start < SHORTEST_RULE:
+        if line.end - line.start < SHORTEST_RULE or hugs_words(line, words):
             continue
         for group in groups:
             last = group[-1]
@@ -101,6 +101,19 @@ def stacks(level: Sequence[Line], words: Sequence[Word]) -> list[Rect]:
         else:
             groups.append([line])
     return [box for group in groups if len(group) >= 3 for box in cut_at_prose(group, words)]
+
+
+def hugs_words(line: Line, words: Sequence[Word]) -> bool:
+    """An underline, or an edge of the paper colour behind a line of text: as long as the words, which have no gap as
+    wide as between cells."""
+    own = [word for word in words if line.start - 2 <= word.x0 and word.x1 <= line.end + 2]
+    for side in ("y0", "y1"):
+        near = [word for word in own if abs(line.at - getattr(word, side)) < 0.4 * (word.y1 - word.y0)]
+        if len(near) < 2 or len(text_lines(near)[-1].chunks) > 1:
+            continue
+        if min(word.x0 for word in near) < line.start + 3 and max(word.x1 for word in near) > line.end - 3:
+            return True
+    return False
 
 
 def cut_at_prose(group: list[Line], words: Sequence[Word]) -> list[Rect]:

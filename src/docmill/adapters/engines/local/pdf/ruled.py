@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .blocks import Cell, joined
+from .charts import has_axis
 
 Rect = tuple[float, float, float, float]
 """x0, y0, x1, y1 in points from the page's top left."""
@@ -21,6 +22,8 @@ SMALLEST = 4.0
 DOUBLE = 8.0
 """Points. Two lines nearer than this with no word between them are one border."""
 MOST_CELLS = 4000
+PROSE = 9
+"""Words. A cell of the first line of a paragraph has more."""
 
 
 class Word:
@@ -228,8 +231,9 @@ def are_crossed(words: list[Word], upright: list[Line]) -> bool:
 
 
 def is_table(table: list[list[Cell]]) -> bool:
-    """Charts have grids too, but few words in them."""
-    if len(table) < 2 or max(sum(cell.columns for cell in row) for row in table) < 2:
+    """Charts have grids too, but few words in them; a shaded paragraph has lines, but no columns."""
+    width = max(sum(cell.columns for cell in row) for row in table) if table else 0
+    if len(table) < 2 or width < 2 or has_axis(table) or 2 * sum(is_prose(row, width) for row in table) > len(table):
         return False
     if not any(letter.isalpha() for row in table for cell in row for letter in cell.text):
         return False
@@ -237,6 +241,11 @@ def is_table(table: list[list[Cell]]) -> bool:
     spanning = sum(not row for row in table)
     some, full = sum(count > 0 for count in filled), sum(count >= 2 for count in filled)
     return some + spanning >= 0.7 * len(table) and (full >= 2 or (full == 1 and some == len(table)))
+
+
+def is_prose(row: list[Cell], width: int) -> bool:
+    """Running text from edge to edge."""
+    return len(row) == 1 and row[0].columns == width and len(row[0].text.split()) >= PROSE
 
 
 def slot(edges: list[Edge], at: float) -> int:
