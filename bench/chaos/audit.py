@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import socket
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,6 +16,7 @@ import httpx2
 
 from bench.chaos.deployments import Deployment
 from bench.chaos.load import BASE, Load
+from bench.chaos.recovery import Outage, Recovery, recoveries
 
 STAGES = ["parse", "postprocess", "publish"]
 ENDS = frozenset({"completed", "failed", "cancelled"})
@@ -28,10 +27,8 @@ FAULTS = ("lost", "stuck", "doubled", "wrong", "unreadable")
 class Findings:
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
-    recovery_s: list[float] = field(default_factory=list)
-    """From a worker's death until its task was free for another one."""
-    running_s: list[float] = field(default_factory=list)
-    """Until it ran again: with a backlog that is also the wait for a free place."""
+    recoveries: list[Recovery] = field(default_factory=list)
+    """The quickest first."""
 
     def found(self, fault: str, task_id: int, why: str) -> None:
         self.counts[fault] += 1
@@ -53,15 +50,13 @@ def wait_until_drained(place: Deployment, seconds: float) -> float:
     return time.monotonic() - began
 
 
-Outage = tuple[str, float, float]
-"""What was away, from when, until when."""
-
-
 def audit(place: Deployment, load: Load, outages: Sequence[Outage] = ()) -> Findings:
     findings = Findings()
     tasks = {row[0]: row for row in place.rows("SELECT id, status, attempt_id, body FROM tasks")}
     events = _grouped(place.rows("SELECT task_id, seq, kind, data, at_ms FROM events ORDER BY task_id, seq"))
-    attempts = _grouped(place.rows("SELECT task_id, id, stage, state, owner, started_ms, ended_ms FROM attempts"))
+    attempts = _grouped(
+        place.rows("SELECT task_id, id, stage, state, owner, started_ms, ended_ms, number FROM attempts")
+    )
     for task_id in load.accepted:
         if task_id not in tasks:
             findings.found("lost", task_id, "accepted, and not in the ledger")
@@ -73,8 +68,7 @@ def audit(place: Deployment, load: Load, outages: Sequence[Outage] = ()) -> Find
         for task_id, fault, why in pool.map(lambda one: _read(load, one), completed):
             if fault:
                 findings.found(fault, task_id, why)
-    findings.recovery_s = recoveries(place, events, attempts, outages, "worker_lost")
-    findings.running_s = recoveries(place, events, attempts, outages, "started")
+    findings.recoveries = recoveries(place, events, attempts, outages)
     return findings
 
 
@@ -153,42 +147,6 @@ def _read(load: Load, task_id: int) -> tuple[int, str, str]:
         if len(versions.json()["versions"]) != 1:
             return task_id, "doubled", "the document has two versions"
     return task_id, "", ""
-
-
-def recoveries(
-    place: Deployment,
-    events: dict[int, list[tuple[Any, ...]]],
-    attempts: dict[int, list[tuple[Any, ...]]],
-    outages: Sequence[Outage],
-    kind: str,
-) -> list[float]:
-    """From the death of a worker until this happened to each task that it held.
-
-    While the database is away nobody can take over anything: that time is not counted.
-    """
-    deaths: dict[int, float] = {}
-    for unit in place.supervisor.units:
-        deaths |= unit.deaths
-    found = []
-    for task_id, tried in attempts.items():
-        for _, _, _, state, owner, started_ms, _ in tried:
-            died = deaths.get(_pid(owner))
-            if state != "dropped" or died is None or started_ms is None or started_ms / 1000 > died:
-                continue
-            again = [event[4] / 1000 for event in events[task_id] if event[2] == kind and event[4] / 1000 > died]
-            if again:
-                found.append(min(again) - died - _away(outages, died, min(again)))
-    return sorted(found)
-
-
-def _away(outages: Sequence[Outage], begin: float, end: float) -> float:
-    return sum(max(0.0, min(end, until) - max(begin, since)) for what, since, until in outages if what == "postgres")
-
-
-def _pid(owner: str | None) -> int:
-    """A worker holds attempts as host-pid-something."""
-    found = re.fullmatch(r".*?-(\d+)(-[0-9a-f]{6})?", (owner or "").removeprefix(socket.gethostname()))
-    return int(found[1]) if found else 0
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bench.chaos.deployments import Deployment, Distributed
+from bench.chaos.units import Unit
 from support.servers.process import Server
 
 WEIGHTS = {
@@ -37,7 +38,8 @@ class Storm:
     away_s: tuple[float, float] = (0.0, 5.0)
     done: Counter[str] = field(default_factory=Counter)
     outages: list[tuple[str, float, float]] = field(default_factory=list)
-    frozen: list[tuple[str, float, float]] = field(default_factory=list)
+    said: list[tuple[float, str]] = field(default_factory=list)
+    """What was done to whom, and when."""
     _later: list[threading.Timer] = field(default_factory=list)
     _away: set[str] = field(default_factory=set)
 
@@ -69,22 +71,33 @@ class Storm:
         return kind in ("worker", "api") or isinstance(self.place, Distributed)
 
     def _worker(self, chance: random.Random) -> bool:
-        return self.place.supervisor.kill(chance.choice(self.place.workers))
+        return self._kill(chance.choice(self.place.workers))
 
     def _api(self, chance: random.Random) -> bool:
-        return self.place.supervisor.kill(chance.choice(self.place.apis))
+        return self._kill(chance.choice(self.place.apis))
+
+    def _kill(self, unit: Unit) -> bool:
+        was = "frozen " if unit.is_frozen else ""
+        killed = self.place.supervisor.kill(unit)
+        if killed:
+            self._say(f"{was}{unit.name} killed")
+        return killed
+
+    def _say(self, what: str) -> None:
+        self.said.append((time.time(), what))
 
     def _zombie(self, chance: random.Random) -> bool:
         unit = chance.choice(self.place.workers)
         seconds = chance.uniform(2, 5) * self.place.pace.lease_s
         if not unit.freeze():
             return False
-        process, began = unit.process, time.time()
+        process = unit.process
+        self._say(f"{unit.name} frozen")
 
         def thaw() -> None:
             if unit.process is process:
                 unit.thaw()
-                self.frozen.append((unit.name, began, time.time()))
+                self._say(f"{unit.name} thawed")
 
         self._at(seconds, thaw)
         return True
@@ -103,9 +116,11 @@ class Storm:
         began = time.time()
         self._away.add(name)
         server.kill()
+        self._say(f"{name} away")
 
         def back() -> None:
             server.start()
+            self._say(f"{name} back")
             self.outages.append((name, began, time.time()))
             self._away.discard(name)
 
@@ -115,12 +130,14 @@ class Storm:
     def _flush(self, _: random.Random) -> bool:
         assert isinstance(self.place, Distributed)
         self.place.flush_redis()
+        self._say("redis flushed")
         return True
 
     def _connections(self, _: random.Random) -> bool:
         assert isinstance(self.place, Distributed)
         with suppress(Exception):  # it may be away just now
             self.place.drop_connections()
+            self._say("connections dropped")
             return True
         return False
 

@@ -14,10 +14,13 @@ from bench.chaos.audit import FAULTS, Findings, audit, wait_until_drained
 from bench.chaos.deployments import Deployment, Distributed, Embedded, Pace
 from bench.chaos.faults import WEIGHTS, Storm
 from bench.chaos.load import Document, Load, documents
+from bench.chaos.recovery import Diaries
 
 MODES: dict[str, type[Deployment]] = {"embedded": Embedded, "distributed": Distributed}
 STUCK_S = 180.0
 """A task that is not finished that long after the last fault is stuck."""
+TOLD = 5
+"""How many of the slowest recoveries are explained."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,15 @@ class Report:
     logged: Counter[str]
     exits: dict[str, int | None]
     unfinished_clients: int
+    slowest: list[str]
+    """Where the time of the slowest recoveries went."""
 
     @property
     def limit_s(self) -> float:
         return self.plan.pace.lease_s + self.plan.pace.sweep_s + 2
 
     def recovery(self, share: float) -> float:
-        return _share(self.findings.recovery_s, share)
+        return _share([one.free_s for one in self.findings.recoveries], share)
 
     @property
     def is_good(self) -> bool:
@@ -68,19 +73,20 @@ class Report:
         plan, pace = self.plan, self.plan.pace
         counted = "  ".join(f"{fault} {self.findings.counts[fault]}" for fault in FAULTS)
         faults = ", ".join(f"{kind} {number}" for kind, number in sorted(self.faults.items()))
-        again = self.findings.running_s
+        again = sorted(one.running_s for one in self.findings.recoveries if one.running_s is not None)
         fenced = self.logged["attempt_dropped"] + self.logged["report_refused"]
         return [
             f"{plan.mode}, seed {plan.seed}: lease {pace.lease_s}, heartbeat {pace.heartbeat_s}, sweep {pace.sweep_s}",
             f"  accepted {self.accepted}, kills {self.kills} ({faults})",
             f"  {counted}",
             f"  recovery p50 {self.recovery(0.5):.2f} s, p95 {self.recovery(0.95):.2f} s, max {self.recovery(1):.2f} s",
-            f"  of {len(self.findings.recovery_s)} (p95 limit {self.limit_s:.1f} s); drained in {self.drain_s:.1f} s",
+            f"  of {len(self.findings.recoveries)} (p95 limit {self.limit_s:.1f} s); drained in {self.drain_s:.1f} s",
             f"  running again p50 {_share(again, 0.5):.2f} s, p95 {_share(again, 0.95):.2f} s (waits for a place, too)",
             f"  fenced {fenced}; tasks/s {self.storm_per_s:.1f} in the storm, {self.quiet_per_s:.1f} without",
             f"  answers {dict(self.answers.most_common(8))}",
             f"  in the logs {dict(self.logged)}; exit codes {self.exits}",
             *(f"  {example}" for example in self.findings.examples),
+            *(f"  {line}" for line in self.slowest),
         ]
 
 
@@ -90,7 +96,8 @@ def _share(found: list[float], share: float) -> float:
 
 def run(plan: Plan, keep: Path | None = None) -> Report:
     folder = Path(tempfile.mkdtemp(prefix=f"docmill-chaos-{plan.mode}-"))
-    place = MODES[plan.mode](folder, plan.pace)
+    (folder / "diaries").mkdir()
+    place = MODES[plan.mode](folder, plan.pace, tampering={"diary": str(folder / "diaries")})
     exits: dict[str, int | None] = {}
     try:
         place.open()
@@ -137,7 +144,15 @@ def _run(plan: Plan, place: Deployment, exits: dict[str, int | None]) -> Report:
         logged,
         exits,
         sum(thread.is_alive() for thread in threads),
+        _slowest(place, findings, storm),
     )
+
+
+def _slowest(place: Deployment, findings: Findings, storm: Storm) -> list[str]:
+    names = {pid: unit.name for unit in place.supervisor.units for pid in unit.pids}
+    diaries = Diaries.read(place.folder / "diaries", names)
+    slowest = findings.recoveries[: -TOLD - 1 : -1]
+    return [line for one in slowest for line in diaries.explain(one, storm.said)]
 
 
 def _quiet(plan: Plan, place: Deployment, load: Load, made: list[Document]) -> float:

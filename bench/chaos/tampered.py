@@ -1,5 +1,5 @@
-"""docmill in a process that was tampered with before its first line: it dies at a named point, its clock is wrong, or
-its event loop is kept busy.
+"""docmill in a process that was tampered with before its first line: it dies at a named point, its clock is wrong, its
+event loop is kept busy, or its sweeper keeps a diary.
 
     python -m bench.chaos.tampered '{"clock": {"off_s": -600}}' serve --data ...
 
@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def tamper(wanted: dict[str, Any]) -> None:
         Clock(**clock).install()
     if busy := wanted.get("busy"):
         keep_busy(**busy)
+    if diary := wanted.get("diary"):
+        Diary(Path(diary)).install()
 
 
 class Points:
@@ -271,6 +274,52 @@ def keep_busy(seconds: float, name: str) -> None:
         return await parse(ports, step)
 
     run.STAGES[Stage.PARSE] = busy
+
+
+class Diary:
+    """What the sweeper of this process did and when, so that a slow recovery can be explained afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / f"{os.getpid()}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def install(self) -> None:
+        from docmill import worker
+        from docmill.work import sweep
+
+        sweep_all, recover, start = sweep.sweep, sweep._recover, worker.Worker.start
+
+        async def swept(*args: Any, **kwargs: Any) -> int:
+            with self._noted("sweep") as said:
+                said["mended"] = mended = await sweep_all(*args, **kwargs)
+            return mended
+
+        async def recovered(ports: Any, attempt: Any, lapsed_ms: int) -> bool:
+            with self._noted("recover", attempt=str(attempt.id), lease_ms=attempt.lease_ms) as said:
+                said["done"] = done = await recover(ports, attempt, lapsed_ms)
+            return done
+
+        def started(one: Any) -> None:
+            self._write({"what": "up", "at": time.time()})
+            start(one)
+
+        sweep.sweep, sweep._recover = swept, recovered
+        worker.Worker.start = started  # type: ignore[method-assign]
+
+    @contextmanager
+    def _noted(self, what: str, **about: Any) -> Iterator[dict[str, Any]]:
+        """Written when it begins, for its process may not live to see the end, and again when it ends."""
+        said: dict[str, Any] = {"what": what, "at": time.time(), **about}
+        self._write(said)
+        try:
+            yield said
+        except BaseException as error:
+            said["error"] = getattr(error, "code", type(error).__name__)
+            raise
+        finally:
+            self._write(said | {"until": time.time()})
+
+    def _write(self, said: dict[str, Any]) -> None:
+        os.write(self._file, f"{json.dumps(said)}\n".encode())
 
 
 if __name__ == "__main__":

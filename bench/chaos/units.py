@@ -33,6 +33,7 @@ class Unit:
     wanted: bool = True
     is_frozen: bool = False
     starts: int = 0
+    pids: list[int] = field(default_factory=list)
     deaths: dict[int, float] = field(default_factory=dict)
     """When each process that was killed died, by its pid."""
 
@@ -42,6 +43,7 @@ class Unit:
 
     def start(self) -> None:
         self.process = self.nursery.fork(self.command, self.environment, self.log, self.tampering)
+        self.pids.append(self.process.pid)
         self.starts += 1
         self.is_frozen = False
 

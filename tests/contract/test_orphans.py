@@ -3,22 +3,16 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from dataclasses import MISSING, fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from docmill.adapters.queues.local import LocalQueue
-from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.statement import Op, Query, Row, Statement
-from docmill.ports import Ports
 from docmill.work import sweep
 from support.databases import KINDS, open_database, url_of
-from support.ledgers import a_task, claimed, opened
+from support.ledgers import a_task, claimed, opened, ports_on
 
 ORPHANS = int(os.environ.get("DOCMILL_ORPHANS", "130"))
 """More than a few pages of the sweeper; 10000 on demand."""
@@ -58,14 +52,6 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 def run(text: str, **params: object) -> Op[list[Row]]:
     rows = yield Query(Statement(text), params)
     return rows
-
-
-def ports_on(database: Database) -> Ports:
-    unneeded: dict[str, Any] = {
-        one.name: SimpleNamespace() for one in fields(Ports) if one.default is one.default_factory is MISSING
-    }
-    given = {"ledger": SqlLedger(database), "queue": LocalQueue(), "signals": LocalSignals()}
-    return Ports(**unneeded | given)
 
 
 @pytest.mark.slow

@@ -1,13 +1,19 @@
 """Ledgers on real databases, and short ways to say what a test needs of them."""
 
+from dataclasses import MISSING, fields
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
+from docmill.adapters.queues.local import LocalQueue
+from docmill.adapters.signals.local import LocalSignals
+from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.machine import Change, StageResult
 from docmill.core.task import Artifacts, Attempt, Fault, Task, Wishes
-from docmill.ports import NewTask
+from docmill.ports import NewTask, Ports
 
 ANNA = Owner("acme", "anna")
 BERT = Owner("acme", "bert")
@@ -64,3 +70,12 @@ async def fail(ledger: SqlLedger, task_id: int, attempt_id: UUID, *, retryable: 
         ),
         attempt_id=attempt_id,
     )
+
+
+def ports_on(database: Database) -> Ports:
+    """As much as the sweeper needs."""
+    unneeded: dict[str, Any] = {
+        one.name: SimpleNamespace() for one in fields(Ports) if one.default is one.default_factory is MISSING
+    }
+    given = {"ledger": SqlLedger(database), "queue": LocalQueue(), "signals": LocalSignals()}
+    return Ports(**unneeded | given)

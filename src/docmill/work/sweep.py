@@ -44,19 +44,24 @@ async def _recover_lapsed(ports: Ports, spared: Container[UUID]) -> int:
     """Page by page, as long as that helps: who was recovered is not on the next page."""
     mended = 0
     while page := await ports.ledger.lapsed(limit=PAGE):
-        recovered = 0
-        for attempt, lapsed_ms in page:
-            try:
-                recovered += attempt.id not in spared and await _recover(ports, attempt, lapsed_ms)
-            except DocmillError as error:
-                log.warning("sweep_failed", task=attempt.task_id, code=error.code)
-            except Exception as error:
-                # A row that nobody can read must not keep the others waiting.
-                log.error("sweep_failed", task=attempt.task_id, why=f"{type(error).__name__}: {error}"[:200])
+        # All at once: one whose row somebody else has locked, perhaps frozen, must not keep the others waiting.
+        tried = (_try_to_recover(ports, attempt, lapsed) for attempt, lapsed in page if attempt.id not in spared)
+        recovered = sum(await asyncio.gather(*tried))
         mended += recovered
         if not recovered or len(page) < PAGE:
             break
     return mended
+
+
+async def _try_to_recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
+    try:
+        return await _recover(ports, attempt, lapsed_ms)
+    except DocmillError as error:
+        log.warning("sweep_failed", task=attempt.task_id, code=error.code)
+    except Exception as error:
+        # Nor must a row that nobody can read.
+        log.error("sweep_failed", task=attempt.task_id, why=f"{type(error).__name__}: {error}"[:200])
+    return False
 
 
 async def collect(ports: Ports) -> int:

@@ -27,11 +27,11 @@ APPLIED = Statement("SELECT number, name, checksum FROM migrations ORDER BY numb
 RECORD = Statement(
     "INSERT INTO migrations (number, name, checksum, applied_ms) VALUES (:number, :name, :checksum, {now})"
 )
+IS_THERE = Statement("SELECT to_regclass('migrations') IS NOT NULL")
 LOCK = Statement("SELECT pg_advisory_xact_lock(7201318)")
 MODEST = (
     Statement("SET LOCAL lock_timeout = '2s'"),
     Statement("SET LOCAL statement_timeout = 0"),
-    Statement("SET LOCAL idle_in_transaction_session_timeout = 0"),
 )
 TRIES = 60
 PAUSE_S = 0.5
@@ -88,10 +88,18 @@ async def pending(database: Database) -> list[str]:
 
 def _missing(dialect: str, migrations: list[Migration]) -> Op[list[Migration]]:
     if dialect == "postgres":
+        # Nearly always nothing is missing. Then nobody is waited for, not even one that was frozen with the lock.
+        [[is_there]] = yield IS_THERE()
+        if is_there and not (yield from _not_applied(migrations)):
+            return []
         for modesty in MODEST:
             yield modesty()
         yield LOCK()
     yield CREATE()
+    return (yield from _not_applied(migrations))
+
+
+def _not_applied(migrations: list[Migration]) -> Op[list[Migration]]:
     rows = yield APPLIED()
     applied = {row[0]: (row[1], row[2]) for row in rows}
     newest = max((migration.number for migration in migrations), default=0)

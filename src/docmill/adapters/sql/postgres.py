@@ -25,6 +25,9 @@ STATEMENT_MS = 15_000
 LOCK_MS = 10_000
 SHARED_LOCK_MS = 1_000
 """Longer than this a transaction of many callers waits for nobody: one row must not keep all of them."""
+IDLE_MS = 2_000
+"""In the middle of a transaction nobody thinks for longer than this: who does is frozen or cut off, and others wait for
+what it has locked."""
 CONNECT_S = 5.0
 EVERYBODY = "*"
 BY_INDEX = "; SET LOCAL enable_seqscan = off"
@@ -161,7 +164,7 @@ class PostgresDatabase:
                         server_settings={
                             "statement_timeout": str(STATEMENT_MS),
                             "lock_timeout": str(LOCK_MS),
-                            "idle_in_transaction_session_timeout": str(STATEMENT_MS),
+                            "idle_in_transaction_session_timeout": str(IDLE_MS),
                             "application_name": "docmill",
                             "docmill.scope": EVERYBODY,
                             "standard_conforming_strings": "on",
