@@ -95,7 +95,7 @@ class Diaries:
 
     def explain(self, one: Recovery, faults: Sequence[tuple[float, str]]) -> Iterator[str]:
         """The time of one recovery: the faults meanwhile, the end of the lease, and what each sweeper did after it."""
-        ends = self._lease_end(one.attempt_id)
+        ends = self._lease_end(one)
         again = "never again" if one.running_s is None else f"running again after {one.running_s:.2f} s"
         yield (
             f"task {one.task_id}, {one.stage}: free {one.free_s:.2f} s after {one.worker} was killed, {again}"
@@ -109,12 +109,15 @@ class Diaries:
             if swept:
                 yield f"  {name}: {_told(swept, one.died)}"
 
-    def _lease_end(self, attempt_id: str) -> float | None:
-        for lines in self.pages.values():
-            for line in lines:
-                if line.get("attempt") == attempt_id and line["lease_ms"]:
-                    return float(line["lease_ms"]) / 1000
-        return None
+    def _lease_end(self, one: Recovery) -> float | None:
+        """As the sweepers saw it last, for until then it may have been renewed."""
+        known = [
+            line["lease_ms"] / 1000
+            for lines in self.pages.values()
+            for line in lines
+            if line.get("attempt") == one.attempt_id and line["lease_ms"] and line["at"] <= one.free
+        ]
+        return max(known, default=None)
 
 
 def _ended(lines: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from bench.chaos.disk import Disk
+
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d+\b")
 SENT_S = 0.005
 """After that an answer that was given to the event loop has left the process."""
@@ -37,6 +39,9 @@ def tamper(wanted: dict[str, Any]) -> None:
         Clock(**clock).install()
     if busy := wanted.get("busy"):
         keep_busy(**busy)
+    if disk := wanted.get("disk"):
+        _KEPT.append(one := Disk(Path(disk["data"]), Path(disk["image"])))
+        one.install()
     if diary := wanted.get("diary"):
         Diary(Path(diary)).install()
 

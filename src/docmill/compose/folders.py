@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
+from docmill.adapters.stores.local import make_folder
 from docmill.core.errors import Conflict
 
 LOCK = ".lock"
@@ -18,7 +19,7 @@ LOCK = ".lock"
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold the data folder's lock: two services on one folder would take each other's work for orphaned."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ from docmill.adapters.libraries.objects import ObjectLibrary
 from docmill.adapters.links.signed import SignedLinks
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.sqlite import SqliteDatabase
-from docmill.adapters.stores.local import LocalStore
+from docmill.adapters.stores.local import LocalStore, sync_folder
 from docmill.core.errors import Invalid
 from docmill.ports import Library, Links, Store
 from docmill.settings import Settings
@@ -65,12 +65,21 @@ def link_secret(settings: Settings) -> bytes:
     if settings.is_distributed:
         return hmac.digest((settings.database_url or "").encode(), b"docmill links", "sha256")
     path = settings.data / "secret"
-    if not path.exists():
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.touch(mode=0o600)
-        fresh.write_text(token_urlsafe(48))
-        fresh.replace(path)
+    # An empty one is what a power cut may leave, and would be no secret.
+    if not path.exists() or not path.stat().st_size:
+        _make_secret(path)
     return path.read_bytes()
+
+
+def _make_secret(path: Path) -> None:
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.touch(mode=0o600)
+    with fresh.open("w") as file:
+        file.write(token_urlsafe(48))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_folder(path.parent)
 
 
 def libraries(settings: Settings, store: Store) -> Library:

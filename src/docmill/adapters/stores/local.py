@@ -53,7 +53,7 @@ class LocalStore:
     def __init__(self, root: Path, bucket: str = "docmill") -> None:
         """Make the folder if need be, and collect what writers that died more than an hour ago left behind."""
         self.bucket = bucket
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         self._root = root.resolve()
         self._temporary = self._root / TEMPORARY
         for digit in "0123456789abcdef":
@@ -446,6 +446,26 @@ def _parts(segment: str) -> Iterator[str]:
 def key_of(names: tuple[str, ...]) -> str:
     """The key whose path these names are."""
     return unquote(re.sub(r"~(/|$)", "", "/".join(names)))
+
+
+def make_folder(path: Path) -> None:
+    """Make it, and what is missing around it, so that a power cut does not take it away again with all that is in it.
+
+    One that is there is synced all the same: whoever made it may have died before it came to that.
+    """
+    if not path.parent.is_dir():
+        make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    with contextlib.suppress(PermissionError):  # one that we may enter, but not list, cannot be synced
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:
