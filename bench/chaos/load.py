@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -81,7 +82,7 @@ class Load:
 
     def _client(self, made: list[Document], number: int, pause: float) -> None:
         chance = random.Random(f"{self.seed}/{number}")
-        with httpx2.Client(timeout=10, trust_env=False) as http:
+        with suppress(SystemExit), httpx2.Client(timeout=10, trust_env=False) as http:
             for document in made:
                 began = time.monotonic()
                 self._submit(http, document, chance)
