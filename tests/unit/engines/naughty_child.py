@@ -10,10 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from docmill.adapters.engines.local import child, reading
+from docmill.adapters.engines.local import child, pdf, reading
 from docmill.adapters.engines.local.job import Job
+from docmill.adapters.engines.local.pdf import lite
+from docmill.core.errors import DocumentError
 
 
 def read(job: Job) -> None:
@@ -147,6 +151,43 @@ def do_print(job: Job, rest: str) -> None:
     job.add_page(0, rest)
 
 
+def do_long(job: Job, _rest: str) -> None:
+    job.divided = 300
+
+
+def read_part(
+    job: Job, indices: range, _total: int, before: Callable[..., Any], *, wanted: int, is_called: Callable[[], bool]
+) -> int:
+    what = job.source.read_text().split("\n")[1]
+    (job.folder / f"pid{indices.start}").write_text(str(os.getpid()))
+    if what != "hang":
+        before([[] for _ in indices])
+    if indices.start == 100 or what == "hang":
+        misbehave(what)
+    for index in range(wanted, indices.stop):
+        started = time.monotonic()
+        time.sleep(0.006 if what == "slow" else 0)
+        with (job.folder / f"spans{os.getpid()}").open("a") as spans:
+            spans.write(f"{started} {time.monotonic()}\n")
+        job.limits = type(job.limits)()
+        job.add_page(index, "x" * (1 << 20) if what == "publish" else f"page {index}")
+        if is_called():
+            return index + 1
+    return indices.stop + (what == "lie")
+
+
+def misbehave(what: str) -> None:
+    if what == "hang":
+        time.sleep(60)
+    elif what == "crash":
+        ctypes.string_at(0)
+    elif what == "refuse":
+        raise DocumentError("document_broken", why="it is only a test")
+
+
+lite.WINDOW = 100
+pdf.read_part = read_part
+pdf.conclude = lambda job: None
 reading.read = read
 
 if __name__ == "__main__":

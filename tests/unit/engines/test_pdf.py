@@ -12,7 +12,7 @@ from docmill.adapters.engines.local.job import Job
 from docmill.adapters.engines.local.limits import Limits
 from docmill.adapters.engines.local.pdf import blocks, document, lite, quick, rendered, survey
 from docmill.adapters.engines.local.pdf.blocks import Block, Cell
-from docmill.adapters.engines.local.pdf.running import Running
+from docmill.adapters.engines.local.pdf.running import Running, edges
 from support import documents
 from support.long_pdf import numbered_pdf
 
@@ -109,9 +109,9 @@ def test_the_first_page_leaves_before_the_last_is_read(tmp_path, monkeypatch):
     pages_of = lite.pages
 
     def watched(*given, **more):
-        for window in pages_of(*given, **more):
-            windows.append(len(window))
-            yield window
+        window = pages_of(*given, **more)
+        windows.append(len(window))
+        return window
 
     monkeypatch.setattr(lite, "pages", watched)
     job = Job(path, "long.pdf", tmp_path, {}, Limits(), "", lambda _p, _f: when.append(len(windows)), lambda *_: None)
@@ -154,11 +154,10 @@ def test_large_letters_alone_make_no_heading(text, is_one):
 
 def test_a_number_alone_at_the_foot_runs_only_over_several_pages():
     foot = [[Block("text", str(number), box=(0.5, 0.96, 0.52, 0.98))] for number in (7, 8)]
-    running = Running(2)
-    running.learn(foot)
+    pages = [edges(blocks) for blocks in foot]
 
-    assert [] == running.without(foot[0])
-    assert foot[0] == Running(1).without(foot[0])
+    assert [] == Running(pages).without(foot[0])
+    assert foot[0] == Running(pages[:1]).without(foot[0])
 
 
 def test_pipes_in_cells_do_not_break_the_table():
@@ -189,7 +188,6 @@ def test_a_long_document_is_opened_anew_and_loses_nothing(tmp_path, monkeypatch)
         renew(pages)
 
     monkeypatch.setattr(survey.OpenPages, "renew", counted)
-    monkeypatch.setattr(document, "RENEWED", 1)
     job = Job(
         path, "long.pdf", tmp_path, {}, Limits(), "", lambda page, _f: found.append(page.markdown), lambda *_: None
     )

@@ -1,7 +1,9 @@
 """The local engine: everything from packages, in child processes that may die without harm.
 
-engine   LocalEngine: slots, warm children, recycling
+engine   LocalEngine: warm children, recycling, long documents shared out
+slots    places for children
 process  one child as its parent sees it: spawn, run, kill
+gathering  what comes out of a document, from one child or several
 frames   what the two say to each other
 child    the other side: confine, preload, serve
 confine  limits, no network, death with the parent

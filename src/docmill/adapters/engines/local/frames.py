@@ -31,6 +31,57 @@ class Render(msgspec.Struct, tag="render", frozen=True):
     limits: dict[str, Any]
 
 
+class Window(msgspec.Struct, frozen=True):
+    """Pages of a long document that are looked at together; those before *wanted* are written already."""
+
+    start: int
+    stop: int
+    wanted: int
+
+
+class Part(msgspec.Struct, tag="part", frozen=True):
+    """Parent to child: read a window of a long document."""
+
+    source: str
+    filename: str
+    folder: str
+    options: dict[str, Any]
+    limits: dict[str, Any]
+    window: Window
+    total: int
+
+
+class Before(msgspec.Struct, tag="before", frozen=True):
+    """Parent to child: what stands at the edges of the pages before the window."""
+
+    edges: list[list[str]]
+
+
+class Stop(msgspec.Struct, tag="stop", frozen=True):
+    """Parent to child: another document waits for your place; give the window back after the page that you are at."""
+
+
+class SoFar(msgspec.Struct, frozen=True):
+    """What was found in some pages, apart from themselves."""
+
+    pages: int
+    damaged: int
+    sample: str
+    first_heading: str | None
+    facts: dict[str, Any]
+
+
+class Conclude(msgspec.Struct, tag="conclude", frozen=True):
+    """Parent to child: all windows are read; say what can only be said of the whole."""
+
+    source: str
+    options: dict[str, Any]
+    limits: dict[str, Any]
+    media_type: str
+    title: str | None
+    so_far: SoFar
+
+
 class Started(msgspec.Struct, tag="started", frozen=True):
     """The child took the document. Whatever happens to it from now on is the document's doing."""
 
@@ -45,6 +96,31 @@ class Finished(msgspec.Struct, tag="page", frozen=True):
 
     page: Page
     figures: list[Figure]
+
+
+class Long(msgspec.Struct, tag="long", frozen=True):
+    """The document is long: nothing is read yet, its windows can be had one by one."""
+
+    media_type: str
+    title: str | None
+    pages: int
+    window: int
+    rss_mb: int
+
+
+class Edges(msgspec.Struct, tag="edges", frozen=True):
+    """What stands at the edges of the window's pages. The child waits for `Before`."""
+
+    pages: list[list[str]]
+
+
+class Read(msgspec.Struct, tag="read", frozen=True):
+    """The window is read up to a page, to its end unless the parent called."""
+
+    upto: int
+    so_far: SoFar
+    written: int
+    rss_mb: int
 
 
 class Done(msgspec.Struct, tag="done", frozen=True):
@@ -69,8 +145,8 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     rss_mb: int
 
 
-Order = Parse | Render
-Answer = Started | Progress | Finished | Done | Drawn | Failed
+Order = Parse | Render | Part | Before | Stop | Conclude
+Answer = Started | Progress | Finished | Long | Edges | Read | Done | Drawn | Failed
 
 _answers = msgspec.json.Decoder(Answer)
 _orders = msgspec.json.Decoder(Order)

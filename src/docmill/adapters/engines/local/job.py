@@ -22,6 +22,7 @@ CONTEXT = 300
 BLOCK_BYTES = 60
 """About so many a block takes in JSON."""
 SAMPLE = 4000
+MOST_WARNINGS = 50
 IMAGE_TYPES = {"PNG": ("png", "image/png"), "JPEG": ("jpg", "image/jpeg"), "GIF": ("gif", "image/gif")}
 IMAGE_TYPES["WEBP"] = ("webp", "image/webp")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
@@ -49,7 +50,12 @@ class Job:
     first_heading: str | None = None
     pages: int = 0
     damaged: int = 0
-    _written: int = 0
+    written: int = 0
+    """Bytes."""
+    divisible: bool = False
+    """Whether somebody has a long document's windows read one by one."""
+    divided: int = 0
+    """Pages of a document that was left to them."""
     _waiting: list[tuple[Figure, str]] = field(default_factory=list)
     _counts: dict[tuple[int, str], int] = field(default_factory=dict)
 
@@ -110,7 +116,7 @@ class Job:
 
     def warn(self, what: str) -> None:
         warnings = self.facts.setdefault("warnings", [])
-        if len(warnings) < 50:
+        if len(warnings) < MOST_WARNINGS:
             warnings.append(what[:200])
 
     def _keep(
@@ -148,8 +154,8 @@ class Job:
         (assets / name).write_bytes(data)
 
     def _spend(self, size: int) -> None:
-        self._written += size
-        if self._written > self.limits.output_mb * 1024 * 1024:
+        self.written += size
+        if self.written > self.limits.output_mb * 1024 * 1024:
             raise OutputTooLarge
 
     def _remember(self, markdown: str) -> None:

@@ -10,7 +10,6 @@ import re
 import resource
 import shutil
 import signal
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import structlog
 
 from docmill.core.errors import SENTENCES, DocumentError, NotFound, StageFailed
-from docmill.core.parsed import Figure, Page, Parsed
+from docmill.core.parsed import Parsed
 
 from . import frames
+from .gathering import Gathered, LongDocument
 from .limits import NO_MEMORY, Limits
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 STDERR_KEPT = 8 * 1024
-SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,80}\.[a-z0-9]{1,5}")
 TEMP_PREFIX = "docmill-child-"
 WATCH_S = 0.1
 LITTLE_MB = 128
@@ -104,8 +103,8 @@ class Child:
     def is_worn(self) -> bool:
         return self.documents >= self._limits.documents_per_child or self.rss_mb > self._limits.child_rss_mb
 
-    async def run(self, work: Work, report: PageReport) -> Parsed:
-        """Parse one document."""
+    async def run(self, work: Work, report: PageReport) -> Parsed | frames.Long:
+        """Parse one document, unless it is so long that its windows had better be read one by one."""
         order = frames.Parse(
             source=str(work.source.absolute()),
             filename=work.filename,
@@ -114,6 +113,38 @@ class Child:
             limits=asdict(self._limits),
         )
         return await self._supervised(order, self._collect(work.folder, report), self._limits.seconds)
+
+    async def part(self, document: LongDocument, window: frames.Window) -> None:
+        """Read a window of a long document."""
+        work = document.work
+        order = frames.Part(
+            source=str(work.source.absolute()),
+            filename=work.filename,
+            folder=str(work.folder.absolute()),
+            options=work.options,
+            limits=asdict(self._limits),
+            window=window,
+            total=document.total,
+        )
+        await self._supervised(order, self._collect_part(document, window), self._limits.seconds)
+
+    def call(self) -> None:
+        """Somebody waits for the child's place: it gives its window back after the page that it is at."""
+        with contextlib.suppress(ConnectionError, RuntimeError):  # if it just ended, its place is free anyway
+            self._stdin.write(frames.pack(frames.Stop()))
+
+    async def conclude(self, document: LongDocument) -> Parsed:
+        """All windows of a long document are read: what is to be said of the whole."""
+        work, facts = document.work, document.facts
+        order = frames.Conclude(
+            source=str(work.source.absolute()),
+            options=work.options,
+            limits=asdict(self._limits),
+            media_type=facts.media_type,
+            title=facts.title,
+            so_far=document.conclusion(),
+        )
+        return await self._supervised(order, self._conclusion(document), self._limits.seconds)
 
     async def draw(self, source: str, page: int, width: int) -> bytes:
         """One page as PNG."""
@@ -161,27 +192,53 @@ class Child:
         finally:
             listening.close()
 
-    async def _collect(self, folder: Path, report: PageReport) -> Parsed:
-        pages: list[Page] = []
-        figures: list[Figure] = []
-        written = 0
+    async def _collect(self, folder: Path, report: PageReport) -> Parsed | frames.Long:
+        gathered = Gathered(folder, self._limits)
         while True:
             match await self._receive():
                 case frames.Progress(done, total):
                     report(done, total)
                 case frames.Finished(page, of_page):
-                    written += len(page.markdown) + sum(check_figure(folder, figure) for figure in of_page)
-                    if written > self._limits.output_mb * 1024 * 1024:
-                        await self.kill()
-                        raise StageFailed("parse_output_too_large", limit_mb=self._limits.output_mb)
-                    pages.append(page)
-                    figures.extend(of_page)
-                case frames.Done(media_type, title, language, facts, rss_mb):
-                    self.rss_mb = rss_mb
-                    pages.sort(key=lambda page: page.index)
-                    return Parsed("local", media_type, tuple(pages), tuple(figures), title, language, facts)
+                    gathered.add(page, of_page)
+                    await self._check_size(gathered)
+                case frames.Done() as done:
+                    self.rss_mb = done.rss_mb
+                    return gathered.parsed(done)
+                case frames.Long() as long if not gathered.count:
+                    self.rss_mb = long.rss_mb
+                    return long
                 case other:
                     self._end(other)
+
+    async def _collect_part(self, document: LongDocument, window: frames.Window) -> None:
+        while True:
+            match await self._receive():
+                case frames.Edges(edges):
+                    told = frames.Before(await document.before(window, edges))
+                    self._stdin.write(frames.pack(told))
+                    await self._stdin.drain()
+                case frames.Finished(page, of_page):
+                    document.add(window, page, of_page)
+                    await self._check_size(document.gathered)
+                case frames.Read() as read:
+                    self.rss_mb = read.rss_mb
+                    document.end(window, read)
+                    await self._check_size(document.gathered)
+                    return
+                case other:
+                    self._end(other)
+
+    async def _conclusion(self, document: LongDocument) -> Parsed:
+        answer = await self._receive()
+        if not isinstance(answer, frames.Done):
+            self._end(answer)
+        self.rss_mb = answer.rss_mb
+        return document.gathered.parsed(answer)
+
+    async def _check_size(self, gathered: Gathered) -> None:
+        if gathered.is_too_much:
+            await self.kill()
+            raise StageFailed("parse_output_too_large", limit_mb=self._limits.output_mb)
 
     async def _picture(self) -> bytes:
         answer = await self._receive()
@@ -303,19 +360,6 @@ def bare_environment(home: Path) -> dict[str, str]:
         "MALLOC_ARENA_MAX": "2",
         "LOGURU_LEVEL": "ERROR",
     }
-
-
-def check_figure(folder: Path, figure: Figure) -> int:
-    """A child that was taken over must not make us follow its links. Gives the file's size."""
-    if not SAFE_NAME.fullmatch(figure.name):
-        raise frames.BadFrame("a figure's name")
-    try:
-        found = (folder / "assets" / figure.name).lstat()
-    except OSError as error:
-        raise frames.BadFrame("a figure without a file") from error
-    if not stat.S_ISREG(found.st_mode) or found.st_size != figure.size:
-        raise frames.BadFrame("a figure that is not what it says")
-    return found.st_size
 
 
 def rebuild(kind: str, code: str, facts: dict[str, object]) -> DocumentError | StageFailed | NotFound:

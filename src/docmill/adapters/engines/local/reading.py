@@ -48,6 +48,12 @@ def read(job: Job) -> None:
     if job.media_type in sniff.OOXML:
         guards.check_zip(job.source, job.limits)
     reader(job.media_type)(job)
+    if not job.divided:
+        conclude(job)
+
+
+def conclude(job: Job) -> None:
+    """What is said of a document when all of its pages are read."""
     if job.pages and job.damaged == job.pages:
         raise DocumentError("document_broken", why="none of its pages could be read")
     settle(job)

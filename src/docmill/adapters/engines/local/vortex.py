@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 DETAILS = re.compile(r"<details>\s*<summary>[^<]*</summary>\s*(.*?)\s*</details>", re.DOTALL)
@@ -18,6 +19,15 @@ BT /F 12 Tf 20 100 Td (The first page) Tj ET
 endstream endobj
 trailer <</Root 1 0 R>>
 """
+
+
+@cache
+def settle_fonts() -> None:
+    """docvortex lends PDFium a font for what a file does not bring itself. PDFium must have it before it opens a
+    document: otherwise the same page comes out differently in a process that has not used docvortex yet."""
+    from docvortex.document.pdf.pdfium import initialize_pdfium_runtime
+
+    initialize_pdfium_runtime()
 
 
 def get_warm() -> None:

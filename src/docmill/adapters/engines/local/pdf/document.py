@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
@@ -25,20 +27,22 @@ from .blocks import Block, joined, markdown, pieces, stretch, together, written
 from .figures import Cutter
 from .lite import WINDOW
 from .pixels import Pixels
-from .running import Running
-from .survey import LONGEST_SIDE, OpenPages, Survey, has_sensible_pages, is_tagged, rendered, survey
+from .running import Edges, Remembered, Running, edges
+from .survey import LONGEST_SIDE, OpenPages, Survey, is_sensible, is_tagged, page_size, rendered, survey
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 OCR_DPI = 200
 SHOW_DPI = 150
-RENEWED = 4
-"""Windows, after which a document is opened anew."""
+LONG = 2 * WINDOW
+"""Pages. A document with more is divided, if somebody can do that."""
 SOME_COVER = 0.02
 """So much of a page is a picture that it must not get lost."""
 WELL = 0.9
 """So much of the words is usual; with less, the next reader may try."""
+BeforeWindow = Callable[[list[Edges]], list[Edges]]
+"""Is told what stands at the edges of a window's pages; tells what stood at those of the pages before."""
 LIGATURES = str.maketrans(
     {
         "ﬀ": "ff",
@@ -57,21 +61,42 @@ LIGATURE = re.compile(f"[{''.join(map(chr, LIGATURES))}]")
 
 
 def read(job: Job) -> None:
-    with contextlib.closing(OpenPages(job.source)) as pages, pixels.opened(job.source) as found:
+    with opened(job) as (pages, found):
         document = pages.document
         total = len(document)
         job.check_pages(total)
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
         job.title = telling(document.get_metadata_dict().get("Title", "").strip())
-        reader = Reader(job, pages, found, total)
-        fast = lite.pages(job.source, tagged=reader.tagged) if has_sensible_pages(document) else iter(())
-        for number, start in enumerate(range(0, total, WINDOW)):
-            if number and number % RENEWED == 0:
+        if job.divisible and total > LONG:
+            job.divided = total
+            return
+        reader, before = Reader(job, pages, found, total), Remembered()
+        for start in range(0, total, WINDOW):
+            if start:
                 pages.renew()
-            reader.window(range(start, min(start + WINDOW, total)), next(fast, {}))
-        if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
-            job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
+            reader.window(range(start, min(start + WINDOW, total)), before)
+    conclude(job)
+
+
+def read_part(
+    job: Job, indices: range, total: int, before: BeforeWindow, *, wanted: int, is_called: Callable[[], bool]
+) -> int:
+    """A window of a long document: its pages from *wanted* on, until called. Gives the page after the last."""
+    with opened(job) as (pages, found):
+        return Reader(job, pages, found, total).window(indices, before, wanted=wanted, is_called=is_called)
+
+
+def conclude(job: Job) -> None:
+    """What is looked at when all pages are read."""
+    if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
+        job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
+
+
+@contextlib.contextmanager
+def opened(job: Job) -> Iterator[tuple[OpenPages, Pixels | None]]:
+    with contextlib.closing(OpenPages(job.source)) as pages, pixels.opened(job.source) as found:
+        yield pages, found
 
 
 def telling(title: str) -> str | None:
@@ -89,11 +114,17 @@ class Reader:
         self._pages = pages
         self._pixels = found
         self._total = total
-        self._running = Running(total)
-        self._levels = bookmark_levels(pages.document)
 
-    def window(self, indices: range, fast: dict[int, Any]) -> None:
+    @cached_property
+    def _levels(self) -> dict[str, int]:
+        return bookmark_levels(self._pages.document)
+
+    def window(
+        self, indices: range, before: BeforeWindow, *, wanted: int = 0, is_called: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Look at the pages together, then write one after the other, from *wanted* on and until called."""
         job = self._job
+        fast = self._fast(indices)
         surveys = {index: survey(self._pages, index) for index in indices}
         scans = {index for index in indices if wants_ocr(job, surveys[index])}
         pages = {index: self._structure(surveys[index], fast.get(index)) for index in indices if index not in scans}
@@ -103,16 +134,29 @@ class Reader:
             index: self._choose(index, surveys[index], fast.get(index), quickly, slow.get(index))
             for index, (quickly, _) in pages.items()
         }
-        self._running.learn([found for found in blocks.values() if found is not None])
+        own = [edges(found) for found in blocks.values() if found is not None]
+        running = Running(before(own) + own)
         for index in indices:
+            if index < wanted:
+                continue
             if job.options.get("page_images") is True and surveys[index].damage is None:
                 with contextlib.suppress(pdfium.PdfiumError):
                     job.add_page_image(as_png(rendered(self._pages.document, index, SHOW_DPI), LONGEST_SIDE), index)
             if index in scans:
                 read_scan(job, self._pages.document, index, surveys[index])
             else:
-                self._write(index, surveys[index], fast.get(index), blocks[index])
+                found = blocks[index]
+                self._write(index, surveys[index], fast.get(index), found and running.without(found))
             job.progress(index + 1, self._total)
+            if is_called():
+                return index + 1
+        return indices.stop
+
+    def _fast(self, indices: range) -> dict[int, lite.Page]:
+        """liteparse's pages, unless one of them would take all memory."""
+        if not all(is_sensible(page_size(self._pages.document, index)) for index in indices):
+            return {}
+        return lite.pages(self._job.source, indices, self._total, tagged=self.tagged)
 
     def _structure(self, page: Survey, fast: Any) -> tuple[list[Block] | None, bool]:
         """The quick reading of a page, and whether it is in doubt."""
@@ -166,7 +210,6 @@ class Reader:
                 job.warn(f"page {index + 1}: structure lost")
             job.add_page(index, bare(page.text), damage=page.damage)
             return
-        blocks = self._running.without(blocks)
         for block in blocks:
             if block.kind == "heading" and (level := self._levels.get(letters(block.text))):
                 block.level = level

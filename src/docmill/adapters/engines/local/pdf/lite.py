@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -10,27 +9,32 @@ from typing import Any
 WINDOW = 32
 
 
-def pages(source: Path, *, tagged: bool) -> Iterator[dict[int, Page]]:
-    """The pages by index, a window at a time; nothing if it cannot read the file."""
+def pages(source: Path, indices: range, total: int, *, tagged: bool) -> dict[int, Page]:
+    """The pages of a window by index; nothing if it cannot read them."""
     # It goes by the name's ending, and our file has none.
     named = Path("input.pdf")
     named.unlink(missing_ok=True)
     named.symlink_to(source)
+    reader = parser(tagged) if len(indices) == total else make(tagged, f"{indices.start + 1}-{indices.stop}")
     try:
-        session = parser(tagged).open_batch_session(str(named.absolute()), WINDOW)
-        while (batch := session.next_batch()) is not None:
-            yield {page.page_num - 1: Page(page, named) for page in batch.result.pages}
-    except (GeneratorExit, MemoryError):
+        return {page.page_num - 1: Page(page, named) for page in reader.parse(str(named.absolute())).pages}
+    except MemoryError:
         raise
     except BaseException as error:
         # Its errors are plain ones, and a bug in Rust is not even an Exception and has no name to import.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        return {}
 
 
 @cache
 def parser(tagged: bool) -> Any:
     """A parser holds nothing of a document; making one for each costs as much as a short page."""
+    return make(tagged)
+
+
+def make(tagged: bool, targets: str | None = None) -> Any:
+    """A parser of the pages that *targets* names, or of all. What it opens of a document it closes again."""
     from liteparse import LiteParse
 
     made = LiteParse(
@@ -46,6 +50,7 @@ def parser(tagged: bool) -> Any:
         keep_headers_footers=True,
         continue_on_page_error=True,
         max_pages=1_000_000,
+        target_pages=targets,
         quiet=True,
         num_workers=1,
     )

@@ -16,6 +16,8 @@ import pypdfium2.raw as pdfium_c
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import Box
 
+from .. import vortex
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -62,6 +64,7 @@ class Survey:
 
 
 def open_document(source: Path) -> Any:
+    vortex.settle_fonts()
     try:
         return pdfium.PdfDocument(source)
     except pdfium.PdfiumError as error:
@@ -78,10 +81,6 @@ def opened(source: Path) -> Iterator[Any]:
 
 def is_tagged(document: Any) -> bool:
     return bool(pdfium_c.FPDFCatalog_IsTagged(document))
-
-
-def has_sensible_pages(document: Any) -> bool:
-    return all(is_sensible(page_size(document, index)) for index in range(len(document)))
 
 
 def page_size(document: Any, index: int) -> tuple[float, float]:
