@@ -193,6 +193,38 @@ def docx(path: Path) -> Path:
     return path
 
 
+def docx_with_notes(path: Path) -> Path:
+    """A footnote in the text, an endnote in a table, and a reference to a note that is not there."""
+    from docx import Document
+
+    document = Document()
+    document.add_paragraph("The harbour grewFOOT last year.GONE")
+    document.add_table(rows=1, cols=2).cell(0, 0).text = "KielEND"
+    plain = io.BytesIO()
+    document.save(plain)
+    word = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    raised = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
+
+    def reference(kind: str, number: int) -> bytes:
+        return f'</w:t></w:r><w:r>{raised}<w:{kind}Reference w:id="{number}"/></w:r><w:r><w:t>'.encode()
+
+    def note(kind: str, number: int, text: str) -> str:
+        lines = f'<w:{kind} w:type="separator" w:id="0"><w:p><w:r><w:t>line</w:t></w:r></w:p></w:{kind}>'
+        own = f"<w:p><w:r><w:{kind}Ref/></w:r><w:r><w:t>{text}</w:t></w:r></w:p><w:p><w:r><w:t>More.</w:t></w:r></w:p>"
+        return f'<w:{kind}s {word}>{lines}<w:{kind} w:id="{number}">{own}</w:{kind}></w:{kind}s>'
+
+    with zipfile.ZipFile(plain) as archive, zipfile.ZipFile(path, "w") as new:
+        for entry in archive.infolist():
+            data = archive.read(entry)
+            if entry.filename == "word/document.xml":
+                for mark, kind, number in ((b"FOOT", "footnote", 2), (b"END", "endnote", 3), (b"GONE", "footnote", 9)):
+                    data = data.replace(mark, reference(kind, number))
+            new.writestr(entry.filename, data)
+        new.writestr("word/footnotes.xml", note("footnote", 2, "By two *new* basins &lt;b&gt;."))
+        new.writestr("word/endnotes.xml", note("endnote", 3, "Counted by hand."))
+    return path
+
+
 def pptx(path: Path) -> Path:
     from pptx import Presentation
     from pptx.util import Inches

@@ -55,6 +55,11 @@ def coverage(text: str, markdown: str) -> float:
     return (wanted & words(markdown)).total() / total if total else 1.0
 
 
+def escape(text: str) -> str:
+    """A line of plain text in which nothing is taken for markup."""
+    return re.sub(r"([\\`*_\[\]<])", r"\\\1", " ".join(text.split()))
+
+
 def alt(caption: str) -> str:
     return re.sub(r"[\[\]\s]+", " ", caption).strip()[:200]
 

@@ -9,19 +9,23 @@ from typing import Any
 
 from docmill.core.errors import DocumentError
 
-from . import sniff, vortex
+from . import numbers, sniff, vortex
 from .job import Job
-from .markdown import disarm, tidy
+from .markdown import disarm, escape, tidy
+from .notes import Notes, shown
 
 SHEET = re.compile(r"<(?:\w+:)?sheet\s[^>]*>")
 SHEET_NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 SHEET_HIDDEN = re.compile(r"""\sstate\s*=\s*["'](?:hidden|veryHidden)["']""")
-MIDNIGHT = re.compile(r"(?<=[|>] )(\d{4}-\d\d-\d\d) 00:00:00(?= [|<])|(?<=>)(\d{4}-\d\d-\d\d) 00:00:00(?=<)")
+MIDNIGHT = re.compile(r"(?<=[|>] )(\d{4}-\d\d-\d\d) 00:00(?::00)?(?= [|<])|(?<=>)(\d{4}-\d\d-\d\d) 00:00(?::00)?(?=<)")
+SPOKEN = re.compile(r'<small><span class="docvortex-page-footnote"[^>]*>(.*?)</span></small>', re.DOTALL)
+"""What a speaker notes under a slide."""
 SUFFIX = {sniff.DOCX: "docx", sniff.PPTX: "pptx", sniff.XLSX: "xlsx"}
 
 
 def read(job: Job) -> None:
-    result = parse(job)
+    notes = Notes(job.source)
+    result = parse(job, notes)
     properties = result.middle_json.metadata.document
     if properties is not None:
         job.title = properties.title
@@ -32,8 +36,9 @@ def read(job: Job) -> None:
     for done, page in enumerate(pages, 1):
         index = page.page_idx
         for block, html in vortex.tables(page):
-            job.add_table(html, index, anchor=vortex.table_anchor(result.middle_json, page, block))
-        markdown = vortex.render(result.middle_json, page)
+            job.add_table(shown(html), index, anchor=shown(vortex.table_anchor(result.middle_json, page, block)))
+        markdown = notes.below(vortex.render(result.middle_json, page))
+        markdown = SPOKEN.sub(as_quote, markdown)
         if index < len(sheets) == len(pages):
             markdown = under_its_name(sheets[index], MIDNIGHT.sub(r"\1\2", markdown))
         job.add_page(index, place_images(job, index, markdown, result.assets))
@@ -59,15 +64,18 @@ def under_its_name(name: str, markdown: str) -> str:
     return markdown if not name or markdown.lstrip().startswith("## ") else f"{title}\n\n{markdown}".strip()
 
 
-def escape(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<])", r"\\\1", " ".join(text.split()))
+def as_quote(found: re.Match[str]) -> str:
+    lines = (line.strip() for line in re.split(r"\n|<br ?/?>", found[1]))
+    return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def parse(job: Job) -> Any:
+def parse(job: Job, notes: Notes) -> Any:
     import docvortex
 
+    vortex.show_numbers(numbers.displayed)
     try:
-        return docvortex.parse(job.source.read_bytes(), file_suffix=SUFFIX[job.media_type])
+        data = notes.marked() if job.media_type == sniff.DOCX else job.source.read_bytes()
+        return docvortex.parse(data, file_suffix=SUFFIX[job.media_type])
     except (MemoryError, RecursionError):
         raise
     except (Exception, zipfile.BadZipFile) as error:

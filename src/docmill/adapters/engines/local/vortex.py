@@ -67,6 +67,25 @@ def render(middle: Any, page: Any, image: Callable[[Any], str] | None = None) ->
     return DETAILS.sub(r"\1", markdown)
 
 
+def show_numbers(displayed: Callable[[Any, str], str]) -> None:
+    """Cells of a spreadsheet as it displays them: the parser itself writes the bare values."""
+    from docvortex.analyzers.native.office.spreadsheet.projector import SpreadsheetProjector
+
+    bare = SpreadsheetProjector._cell_value_to_html
+    if getattr(bare, "displayed", None) is displayed:
+        return
+
+    def shown(self: Any, cell: Any) -> tuple[str, bool]:
+        text, is_html = bare(self, cell)
+        pattern = getattr(cell, "number_format", None)
+        if is_html or text != str(cell.value) or not isinstance(pattern, str):
+            return text, is_html
+        return displayed(cell.value, pattern), False
+
+    shown.displayed = displayed  # type: ignore[attr-defined]
+    SpreadsheetProjector._cell_value_to_html = shown
+
+
 def tables(page: Any) -> Iterator[tuple[Any, str]]:
     """The page's tables with their HTML."""
     for block in page.blocks:

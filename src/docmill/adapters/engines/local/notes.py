@@ -1,0 +1,88 @@
+"""Footnotes and endnotes of a DOCX, which the parser leaves out: marks in the text, the notes below it."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from .markdown import escape
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+BODY = "word/document.xml"
+PARTS = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
+REFERENCE = re.compile(rb"""<w:(footnote|endnote)Reference\b[^>]*?\bw:id=["'](-?\d+)["'][^>]*?/>""")
+OPEN, CLOSE = "\ue0d0", "\ue0d1"
+"""No text has these; a mark between them comes through the parser as it is."""
+MARK = re.compile(f" ?(?:<sup>{OPEN}([0-9]+){CLOSE}</sup>|{OPEN}([0-9]+){CLOSE})")
+
+
+class Notes:
+    """What the notes of a document say, in the order in which its text refers to them."""
+
+    def __init__(self, source: Path) -> None:
+        self._texts: list[str] = []
+        self._source = source
+
+    def marked(self) -> bytes:
+        """The document with a mark at the place of each note."""
+        data = self._source.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = set(archive.namelist())
+            known = {
+                (kind, note): text
+                for kind, part in PARTS.items()
+                if part in names
+                for note, text in read(archive.read(part), kind).items()
+            }
+            if not known or BODY not in names:
+                return data
+            body = REFERENCE.sub(lambda found: self._mark(found, known), archive.read(BODY))
+            return repacked(archive, body) if self._texts else data
+
+    def _mark(self, found: re.Match[bytes], known: dict[tuple[str, str], str]) -> bytes:
+        text = known.get((found[1].decode(), found[2].decode()))
+        if not text:
+            return found[0]
+        self._texts.append(text)
+        return f"<w:t>{OPEN}{len(self._texts)}{CLOSE}</w:t>".encode()
+
+    def below(self, markdown: str) -> str:
+        """The page with marks as Markdown writes them, and the notes that it refers to."""
+        asked = dict.fromkeys(int(found[1] or found[2]) for found in MARK.finditer(markdown))
+        said = [f"[^{number}]: {self._texts[number - 1]}" for number in asked if 0 < number <= len(self._texts)]
+        return "\n\n".join([shown(markdown), *said])
+
+
+def shown(text: str) -> str:
+    """Text with its marks as Markdown writes them."""
+    return MARK.sub(lambda found: f"[^{found[1] or found[2]}]", text)
+
+
+def read(part: bytes, kind: str) -> dict[str, str]:
+    """The notes by their number; the lines that separate notes from the text are none."""
+    try:
+        root = ElementTree.fromstring(part)  # noqa: S314  # guards.check_zip has refused entities
+    except ElementTree.ParseError:
+        return {}
+    found = {}
+    for note in root.iter(f"{W}{kind}"):
+        if note.get(f"{W}type") in (None, "normal"):
+            lines = ("".join(said(paragraph)) for paragraph in note.iter(f"{W}p"))
+            found[note.get(f"{W}id", "")] = escape(" ".join(lines))
+    return found
+
+
+def said(paragraph: ElementTree.Element) -> list[str]:
+    blank = {f"{W}tab": " ", f"{W}br": " "}
+    return [each.text or "" if each.tag == f"{W}t" else blank.get(each.tag, "") for each in paragraph.iter()]
+
+
+def repacked(archive: zipfile.ZipFile, body: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
+        for entry in archive.infolist():
+            new.writestr(entry.filename, body if entry.filename == BODY else archive.read(entry))
+    return out.getvalue()

@@ -1,0 +1,138 @@
+"""What office files show beside their plain text: numbers as displayed, notes, nested lists, cells that span."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docmill.adapters.engines.local.numbers import displayed
+from tests.support import documents
+
+if TYPE_CHECKING:
+    from .conftest import Bench
+
+
+NOON = datetime.datetime.fromisoformat("2026-05-01 12:00")
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern", "expected"),
+    [
+        (0.1234, "0.0%", "12.3%"),
+        (1234.5, '#,##0.00 "€"', "1,234.50 €"),
+        (1234.5, "[$€-407] #,##0.00", "€ 1,234.50"),
+        (-1234.5, "#,##0.00;[Red](#,##0.00)", "(1,234.50)"),
+        (-1234.5, "#,##0", "-1,235"),
+        (-0.001, "0.00", "0.00"),
+        (1234567, "#,##0,", "1,235"),
+        (1234567, '0.0,,"M"', "1.2M"),
+        (7, "0000", "0007"),
+        (0, "0.00;-0.00;-", "-"),
+        (0, "#", "0"),
+        (0.5, "#.##", ".5"),
+        (2.5, "0", "3"),
+        (1.5e-7, "0.00E+00", "1.50E-07"),
+        (-15000, "0.0E+00", "-1.5E+04"),
+        (1 / 3, "General", "0.333333333333333"),
+        (3.0, "General", "3"),
+        (0.5, "# ?/?", "0.5"),
+        (5, '"Nr. "0', "Nr. 5"),
+        (5, '0 "a;b"', "5 a;b"),
+        (1e300, "0.00", "1e+300"),
+        (float("inf"), "0.00", "inf"),
+        (1, "0" * 10_000, "1"),
+        (True, "0.00", "TRUE"),
+        ("12", "0.00", "12"),
+        (NOON.replace(minute=45), "m/d/yy h:mm", "2026-05-01 12:45"),
+        (NOON.replace(minute=45, second=7), "h:mm:ss", "2026-05-01 12:45:07"),
+        (datetime.time(7, 30), "hh:mm", "07:30"),
+        (datetime.timedelta(hours=36), "[h]:mm", "36:00"),
+        (datetime.timedelta(seconds=90), "[h]:mm:ss", "0:01:30"),
+    ],
+)
+def test_a_number_is_shown_as_its_sheet_displays_it(value: Any, pattern: str, expected: str) -> None:
+    assert expected == displayed(value, pattern)
+
+
+def test_a_sheet_shows_per_cent_money_and_cells_that_span(bench: Bench, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    sheet = book.active
+    sheet.append(["Port", "Share", "Income"])
+    sheet.append(["Kiel", 0.125, 1234.5])
+    sheet["B2"].number_format, sheet["C2"].number_format = "0.0%", '#,##0.00 "€"'
+    other = book.create_sheet("Wide")
+    other.append(["North", None, "South"])
+    other.append(["Kiel", "Emden", "Ulm"])
+    other.merge_cells("A1:B1")
+    book.save(tmp_path / "book.xlsx")
+
+    first, second = bench.parse(tmp_path / "book.xlsx").pages
+
+    assert "| Kiel | 12.5% | 1,234.50 € |" in first.markdown
+    assert 'colspan="2"' in second.markdown
+
+
+def test_notes_stand_below_the_page_and_their_marks_in_the_text(bench: Bench, tmp_path: Path) -> None:
+    parsed = bench.parse(documents.docx_with_notes(tmp_path / "notes.docx"))
+
+    text = parsed.markdown
+    assert "The harbour grew[^1] last year." in text
+    assert "Kiel[^2]" in text
+    assert "\n\n[^1]: By two \\*new\\* basins \\<b>. More.\n\n[^2]: Counted by hand. More." in text
+    assert "line" not in text
+    (table,) = (bench.folder / "assets").glob("*.html")
+    assert "Kiel[^2]" in table.read_text()
+
+
+def test_a_document_without_notes_is_read_as_it_is(tmp_path: Path) -> None:
+    from docmill.adapters.engines.local.notes import Notes
+
+    path = documents.docx(tmp_path / "plain.docx")
+
+    assert path.read_bytes() == Notes(path).marked()
+    assert "text" == Notes(path).below("text")
+
+
+def test_lists_in_lists_keep_their_depth_and_numbers(bench: Bench, tmp_path: Path) -> None:
+    from docx import Document
+    from docx.oxml import OxmlElement, parse_xml
+    from docx.oxml.ns import nsdecls, qn
+
+    document = Document()
+    numbering = document.part.numbering_part.element
+    head = f'<w:abstractNum {nsdecls("w")} w:abstractNumId="77">'
+    depths = (f'<w:lvl w:ilvl="{n}"><w:start w:val="1"/><w:numFmt w:val="decimal"/></w:lvl>' for n in range(2))
+    numbering.insert(0, parse_xml(f"{head}{''.join(depths)}</w:abstractNum>"))
+    numbering.append(parse_xml(f'<w:num {nsdecls("w")} w:numId="77"><w:abstractNumId w:val="77"/></w:num>'))
+    for text, level in (("first", 0), ("inner one", 1), ("inner two", 1), ("second", 0)):
+        wanted = OxmlElement("w:numPr")
+        for name, value in (("w:ilvl", level), ("w:numId", 77)):
+            child = OxmlElement(name)
+            child.set(qn("w:val"), str(value))
+            wanted.append(child)
+        document.add_paragraph(text)._p.get_or_add_pPr().append(wanted)
+    document.save(str(tmp_path / "list.docx"))
+
+    text = bench.parse(tmp_path / "list.docx").markdown
+
+    assert "1. first\n    1. inner one\n    2. inner two\n2. second" in text
+
+
+def test_what_a_speaker_notes_is_a_quote_under_the_slide(bench: Bench, tmp_path: Path) -> None:
+    from pptx import Presentation
+
+    deck = Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    slide.shapes.title.text = "Harbour"
+    slide.notes_slide.notes_text_frame.text = "Wait for questions.\nThen go on."
+    deck.save(str(tmp_path / "deck.pptx"))
+
+    text = bench.parse(tmp_path / "deck.pptx").markdown
+
+    assert text.rstrip().endswith("> Wait for questions.\n\n> Then go on.")
+    assert "<span" not in text
