@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from docmill.adapters.engines.local.pdf import aligned, quick, regions, ruled
+from docmill.adapters.engines.local.pdf import aligned, quick, regions, ruled, sections
 from docmill.adapters.engines.local.pdf.blocks import Cell
 from docmill.adapters.engines.local.pdf.charts import has_axis
 from docmill.adapters.engines.local.pdf.ruled import Grid, Line, Word, text_of
@@ -244,3 +244,49 @@ def test_a_head_and_a_column_that_were_left_out_are_found_again():
 def test_no_words_and_one_line_are_no_table():
     assert table([]) is None
     assert table(words((60, 100, "Port"), (200, 100, "Ships"))) is None
+
+
+def test_a_title_in_the_middle_of_its_columns_spans_all_of_them():
+    numbers = ((200, "1.50"), (260, "2.50"), (320, "3.50"), (380, "4.50"))
+    body = rows((118, ((60, "Kiel"), *numbers)), (136, ((60, "Ulm"), *numbers)))
+
+    grid = table([*words((271, 100, "Ships a year")), *body], (50, 90, 450, 150))
+
+    assert grid is not None
+    assert [("", 1), ("Ships a year", 4)] == [(cell.text, cell.columns) for cell in grid.rows[0]]
+
+
+def test_a_title_between_rows_parts_no_table():
+    other = rows(
+        *((y, ((60, name), (200, "12"), (300, "340"))) for y, name in ((190, "Ulm"), (208, "Köln"), (226, "Bonn")))
+    )
+    pieces = [
+        aligned.build(box, [*PORTS, *other], [], [], [], frame=False)
+        for box in ((50, 90, 400, 162), (50, 182, 400, 240))
+    ]
+    found = [piece for piece in pieces if piece is not None]
+    title = words((60, 172, "On rivers"))
+    prose = words((60, 172, "On rivers ships came and went more often than they ever did before"))
+
+    (whole,) = sections.put_together(found, [*PORTS, *title, *other], [], [])
+
+    assert [["On rivers", "", ""], ["Ulm", "12", "340"]] == texts(whole)[4:6]
+    assert found == sections.put_together(found, [*PORTS, *prose, *other], [], [])
+    assert found == sections.put_together(found, [*PORTS, *other], [], [])
+
+
+def test_a_title_and_notes_in_the_frame_of_a_table_are_no_rows():
+    prose = "Ships that came into each of the ports in that year"
+    lines = [
+        (100, ((60, prose),)),
+        *((118 + 18 * n, ((60, "Kiel"), (210, "35"))) for n in range(3)),
+        (172, ((60, prose),)),
+    ]
+    level = [Line(91 + 18 * n, 50, 400) for n in range(6)]
+    upright = [Line(50, 91, 181), Line(200, 109, 163), Line(400, 91, 181)]
+
+    grid = ruled.build(level, upright, rows(*lines))
+
+    assert grid is not None
+    assert [["Kiel", "35"]] * 3 == texts(grid)
+    assert ([prose], [prose]) == (grid.above, grid.below)

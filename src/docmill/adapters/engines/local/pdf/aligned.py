@@ -211,7 +211,7 @@ def build(
     split_at(lines, found, borders)
     floors = floors_of(box, level)
     groups = rows_of(lines, floors, borders)
-    table = stitched(groups, borders, [grid for grid in known if grid.width == len(borders) + 1])
+    table = stitched(groups, found, borders, [grid for grid in known if grid.width == len(borders) + 1])
     lined = bool(walls or floors)
     good = is_table(table) and (lined or not is_running(table))
     made = Grid(box, table, len(own), above, below) if good else None
@@ -255,7 +255,9 @@ def is_paragraph(line: TextLine, width: float) -> bool:
     return max(gaps) < 1.5 * line.height and lettered > 0.7 * len(words)
 
 
-def stitched(groups: list[list[TextLine]], borders: list[float], known: list[Grid]) -> list[list[Cell]]:
+def stitched(
+    groups: list[list[TextLine]], found: list[Span], borders: list[float], known: list[Grid]
+) -> list[list[Cell]]:
     table: list[list[Cell]] = []
     waiting = list(known)
     loose: list[list[Cell]] = []
@@ -263,7 +265,7 @@ def stitched(groups: list[list[TextLine]], borders: list[float], known: list[Gri
         middle = group[0].middle
         grid = next((grid for grid in known if grid.box[1] <= middle <= grid.box[3]), None)
         if grid is None:
-            loose.append(cells_of(group, borders))
+            loose.append(cells_of(group, found, borders))
             table.append(loose[-1])
         elif grid in waiting:
             waiting.remove(grid)
@@ -363,9 +365,9 @@ def goes_on(group: list[TextLine], before: TextLine, line: TextLine, pitch: floa
     return 0 not in filled and not numbers and len(filled) <= 0.5 * (len(borders) + 1) and filled < above
 
 
-def cells_of(group: list[TextLine], borders: list[float]) -> list[Cell]:
+def cells_of(group: list[TextLine], found: list[Span], borders: list[float]) -> list[Cell]:
     """Words that reach over a border make one cell of both columns."""
-    parts: list[tuple[int, int, list[Word]]] = []
+    parts: list[Part] = []
     for first, last, words in sorted(
         ((*column_of(chunk, borders), chunk.words) for line in group for chunk in line.chunks),
         key=lambda part: part[:2],
@@ -375,10 +377,37 @@ def cells_of(group: list[TextLine], borders: list[float]) -> list[Cell]:
         else:
             parts.append((first, last, list(words)))
     row: list[Cell] = []
-    for first, last, words in parts:
+    for first, last, words in spread(parts, found):
         row += [Cell("") for _ in range(first - sum(cell.columns for cell in row))]
         row.append(Cell(text_of(words), 1, last - first + 1))
     return row + [Cell("") for _ in range(len(borders) + 1 - sum(cell.columns for cell in row))]
+
+
+Part = tuple[int, int, list[Word]]
+"""The first and the last column of a cell, and its words."""
+
+
+def spread(parts: list[Part], found: list[Span]) -> list[Part]:
+    """Words that reach over several columns stand in the middle of all that they are the title of."""
+    if not parts or parts[0][0] == 0:
+        return parts
+    edges = [0, *(last for _, last, _ in parts), len(found)]
+    starts = [first for first, _, _ in parts[1:]] + [len(found)]
+    result = []
+    for number, (first, last, words) in enumerate(parts):
+        low = edges[number] + 1
+        middle = (min(word.x0 for word in words) + max(word.x1 for word in words)) / 2
+        slack = 0.8 * (words[0].y1 - words[0].y0)
+        fitting = [
+            (a, b)
+            for a in range(low, first + 1)
+            for b in range(last, starts[number])
+            if last > first and abs((found[a][0] + found[b][1]) / 2 - middle) <= slack
+        ]
+        a, b = max(fitting, key=lambda span: span[1] - span[0], default=(first, last))
+        edges[number + 1] = b
+        result.append((a, b, words))
+    return result
 
 
 def is_table(table: list[list[Cell]]) -> bool:

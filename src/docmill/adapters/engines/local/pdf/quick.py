@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..markdown import CJK
-from . import aligned, regions, ruled
+from . import aligned, regions, ruled, sections
 from .blocks import Block, Cell, joined
 from .charts import has_axis
 from .ruled import PROSE, Grid, Rect, Word
@@ -75,6 +75,8 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
         else:
             sure += known
             guessed = guessed or (hinted and aligned.is_mixed(box, words))
+    if len(sure) > 1:
+        sure = sections.put_together(sure, words, level, upright)
     return notes_last(without_names(in_order(placed(found, sure, page, words))), page), sure, guessed
 
 

@@ -218,7 +218,10 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
             cells.append(Cell(text_of(mine), down, right))
         table.append(cells)
     table = squeezed(table)
-    return Grid(box, table, len(own)) if is_table(table) else None
+    if not is_table(table):
+        return None
+    above, table, below = without_titles(table)
+    return Grid(box, table, len(own), above, below)
 
 
 def are_crossed(words: list[Word], upright: list[Line]) -> bool:
@@ -246,6 +249,17 @@ def is_table(table: list[list[Cell]]) -> bool:
 def is_prose(row: list[Cell], width: int) -> bool:
     """Running text from edge to edge."""
     return len(row) == 1 and row[0].columns == width and len(row[0].text.split()) >= PROSE
+
+
+def without_titles(table: list[list[Cell]]) -> tuple[list[str], list[list[Cell]], list[str]]:
+    """Running text in the frame above and below the cells: a title, and notes."""
+    width = max(sum(cell.columns for cell in row) for row in table)
+    prose = [is_prose(row, width) and row[0].rows == 1 for row in table]
+    first, last = prose.index(False), len(prose) - prose[::-1].index(False)
+    if last - first < 3:
+        return [], table, []
+    above, below = ([row[0].text for row in part] for part in (table[:first], table[last:]))
+    return above, table[first:last], below
 
 
 def slot(edges: list[Edge], at: float) -> int:
