@@ -111,12 +111,19 @@ class Ledger(Protocol):
         ...
 
     async def decide(
-        self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
+        self,
+        task_id: int,
+        rule: Transition,
+        *,
+        attempt_id: UUID | None = None,
+        who: Owner | None = None,
+        durable: bool = True,
     ) -> Change:
         """Load, let *rule* decide, write what it says, all in one transaction; others may share it.
 
         A rule may be asked again, when what it said could not be written. With *attempt_id* it sees that attempt, else
-        the current one. A foreign or missing task: NotFound.
+        the current one. A foreign or missing task: NotFound. Not *durable*: a power cut may undo it together with all
+        that followed, for steps of which nobody has heard.
         """
         ...
 
@@ -128,7 +135,10 @@ class Ledger(Protocol):
         ...
 
     async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
-        """Take a queued attempt that is due. None: somebody else has it, or it is no longer wanted."""
+        """Take a queued attempt that is due. None: somebody else has it, or it is no longer wanted.
+
+        Not durable: after a power cut it may be queued again, and whoever had it is gone, too.
+        """
         ...
 
     async def beat(self, attempt_ids: Sequence[UUID], *, worker: str, lease_ms: int) -> set[UUID]:

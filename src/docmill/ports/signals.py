@@ -27,6 +27,9 @@ class Queue(Protocol):
 class Signals(Protocol):
     """Says that a task changed, to whoever waits. A signal may get lost: waiters look again by themselves."""
 
+    may_miss: bool
+    """Whether signals get lost on the way. Else waiters need not look again soon."""
+
     def changed(self, task_id: int) -> None: ...
 
     def subscribe(self, task_id: int | None = None) -> Subscription:

@@ -96,7 +96,7 @@ async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limi
 
 async def changed(ports: Ports, who: Principal, task_id: int, *, seconds: float, version: int | None = None) -> Task:
     """Wait until the task is another than *version* (or than it is now), at most *seconds*."""
-    ends, patience = time.monotonic() + seconds, LOOK_AGAIN_S
+    ends, patience = time.monotonic() + seconds, LOOK_AGAIN_S if ports.signals.may_miss else SELDOM_S
     with ports.signals.subscribe(task_id) as subscription:
         found = await task(ports, who, task_id)
         known = found.version if version is None else version

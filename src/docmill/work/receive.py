@@ -20,11 +20,12 @@ async def receive(
     *,
     keep_for: str | None = None,
     outcome_hash: str | None = None,
+    durable: bool = True,
 ) -> Change:
     """Let the machine judge a report, write what follows, and ring whoever is next.
 
     *keep_for* is the worker that goes on with the next stage itself. *outcome_hash* tells the terminal report of a job
-    from another one.
+    from another one. Not *durable*: it may be forgotten in a power cut, and then the work is done again.
     """
     next_id = uuid4()
 
@@ -34,7 +35,7 @@ async def receive(
         change = _judge(task, attempt, report, next_id, keep_for, ports.limits.lease_ms)
         return change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change)
 
-    change = await ports.ledger.decide(task_id, judge, attempt_id=attempt_id)
+    change = await ports.ledger.decide(task_id, judge, attempt_id=attempt_id, durable=durable)
     await ring(ports, change)
     return change
 

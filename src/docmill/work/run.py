@@ -79,7 +79,9 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
     if isinstance(outcome, Deferred):
         return None
     keep_for = worker if await place.goes_on() else None
-    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=keep_for)
+    # As long as the document stays here and is not done, nobody has heard of what a power cut would undo.
+    durable = keep_for is None or attempt.stage is Stage.PUBLISH
+    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=keep_for, durable=durable)
     if change.verdict is not Verdict.APPLIED:
         # Somebody else has the task by now, or nobody wants it any more: what we made is dropped.
         log.info("report_refused", task=task.id, attempt=attempt.number, verdict=change.verdict)
@@ -132,7 +134,7 @@ class Reporter:
         while (newest := self._newest) is not None:
             self._newest = None
             try:
-                await receive(self._ports, self._task_id, self._attempt_id, newest)
+                await receive(self._ports, self._task_id, self._attempt_id, newest, durable=False)
             except DocmillError:
                 log.debug("progress_not_written", task=self._task_id)
             await asyncio.sleep(PROGRESS_EVERY_S)

@@ -7,6 +7,8 @@ from collections import defaultdict
 
 
 class LocalSignals:
+    may_miss = False
+
     def __init__(self) -> None:
         self._of_task: dict[int, set[LocalSubscription]] = defaultdict(set)
         self._of_all: set[LocalSubscription] = set()

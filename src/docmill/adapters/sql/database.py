@@ -39,16 +39,19 @@ class Shared(Protocol):
 class Database(Protocol):
     dialect: str
 
-    async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:
+    async def write(
+        self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None, durable: bool = True
+    ) -> T:
         """Run *op* in a transaction that can write. What it raises rolls it back and is raised here.
 
         With *tenant* it sees and touches that tenant's rows alone, where the database can hold to that by itself
         (PostgreSQL's row-level security); without one it works for all of them. *patience_s*: a statement
-        may take longer than usual (migrations).
+        may take longer than usual (migrations). Not *durable*: committed, but a power cut may undo it, unless anything
+        durable was written later. A database that many share need not know the difference.
         """
         ...
 
-    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:
         """Write *item* together with those of others who come at the same time; what *op* answers for it.
 
         Nobody waits for company that has not been there, and nobody's failure is another's. A caller that is cancelled

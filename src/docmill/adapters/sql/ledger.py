@@ -131,10 +131,16 @@ class SqlLedger:
                 continue  # now its task is the answer
 
     async def decide(
-        self, task_id: int, rule: Transition, *, attempt_id: UUID | None = None, who: Owner | None = None
+        self,
+        task_id: int,
+        rule: Transition,
+        *,
+        attempt_id: UUID | None = None,
+        who: Owner | None = None,
+        durable: bool = True,
     ) -> Change:
         change: Change = await self._database.share(
-            Decision(task_id, rule, attempt_id, who), decide, tenant=who.tenant if who else None
+            Decision(task_id, rule, attempt_id, who), decide, tenant=who.tenant if who else None, durable=durable
         )
         return change
 
@@ -142,11 +148,13 @@ class SqlLedger:
         return await progress.write(self._database, reports)
 
     async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
-        taken: tuple[Task, Attempt] | None = await self._database.share(Claim(attempt_id, worker, lease_ms), decide)
+        taken: tuple[Task, Attempt] | None = await self._database.share(
+            Claim(attempt_id, worker, lease_ms), decide, durable=False
+        )
         return taken
 
     async def beat(self, attempt_ids: Sequence[UUID], *, worker: str, lease_ms: int) -> set[UUID]:
-        return await self._database.write(_beat(attempt_ids, worker, lease_ms))
+        return await self._database.write(_beat(attempt_ids, worker, lease_ms), durable=False)
 
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None:
         return await self._database.peek(_get(task_id, who), tenant=who.tenant if who else None)

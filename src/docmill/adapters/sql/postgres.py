@@ -87,11 +87,18 @@ class PostgresDatabase:
         self._opening = asyncio.Lock()
         self._shared: dict[Shared, Sharing] = {}
 
-    async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:
+    async def write(
+        self,
+        op: Op[T],
+        *,
+        tenant: str | None = None,
+        patience_s: float | None = None,
+        durable: bool = True,  # noqa: ARG002 - telling the server would cost more than it saves
+    ) -> T:
         async with self._acquired() as connection, _transaction(connection, connection.begin("", _scope(tenant))):
             return await _drive(connection, op, patience_s)
 
-    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:  # noqa: ARG002
         if tenant is not None:
             # In the tenant's own scope there is no company.
             [answer] = await self._write_shared(op([item], patient=True), True, tenant)

@@ -52,7 +52,7 @@ INSERT_EVENT = Statement(
 )
 
 MOST_SLACK_MS = 5_000
-_MOVING = re.compile(r'(?<=,"progress":)\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
+_MOVING = re.compile(r',"progress":\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
 """The two places of a face that every report changes. A quote inside a text is escaped, so this finds only keys."""
 
 
@@ -99,7 +99,7 @@ def _moved(face: str, progress: int, updated_at: str) -> str:
     found = _MOVING.search(face)
     if found is None:
         raise ValueError("a face without progress")
-    return f"{face[: found.start()]}{progress}{found[1]}{updated_at}{face[found.end() :]}"
+    return f'{face[: found.start()]},"progress":{progress}{found[1]}{updated_at}{face[found.end() :]}'
 
 
 async def write(database: Database, reports: Sequence[Heard]) -> list[Verdict | None]:
@@ -129,7 +129,8 @@ def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
         verdict = _judge(heard, task, job)
         verdicts.append(verdict)
         if verdict is Verdict.APPLIED:
-            yield from _name_process(task, heard.progress.process_id)
+            if not _is_named(task, heard.progress.process_id):
+                yield from _name_process(task, heard.progress.process_id)
             events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms))
             if job.lives(heard.progress.process_id, now_ms):
                 alive.append((job.deadline_ms, job.process_id, name))
@@ -151,10 +152,12 @@ def _judge(heard: Heard, task: _Task, job: _Job) -> Verdict:
     )
 
 
-def _name_process(task: _Task, process_id: str | None) -> Op[None]:
+def _is_named(task: _Task, process_id: str | None) -> bool:
     """The worker's own name for the job is told once, and then only repeated."""
-    if process_id is None or f'"provider_task_id":{encode(process_id)},' in task.face:
-        return
+    return process_id is None or f'"provider_task_id":{encode(process_id)},' in task.face
+
+
+def _name_process(task: _Task, process_id: str | None) -> Op[None]:
     face = decode(task.face)
     face["metadata"]["provider_task_id"] = process_id
     task.face = encode(face)

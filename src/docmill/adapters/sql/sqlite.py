@@ -2,16 +2,19 @@
 
 Durable means durable: WAL with `synchronous=FULL`, and an answer only after COMMIT. Operations that arrive while the
 disk is syncing share the next commit; each has its own savepoint, so that one that fails takes none with it.
+
+What need not be durable goes first and is not synced. The next commit that is syncs it as well: the log has an order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
@@ -23,11 +26,13 @@ from docmill.core.errors import DocmillError, StorageFull, Unavailable
 T = TypeVar("T")
 
 GROUP = 256
+GROUP_S = 0.02
+"""Who comes to a long group waits for this much of it, not for all."""
 READERS = 4
 BUSY_MS = 10_000
 CHECKPOINT_PAGES = 4_000
 
-_Job = tuple[Callable[[], Op[Any]] | Op[Any], "Future[Any]"]
+_Job = tuple[Op[Any], "Future[Any]"]
 
 
 class SqliteDatabase:
@@ -35,7 +40,9 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._durable: deque[_Job] = deque()
+        self._soft: deque[_Job] = deque()
+        self._asked: SimpleQueue[bool] = SimpleQueue()
         self._closed = False
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
@@ -50,16 +57,24 @@ class SqliteDatabase:
         self._writer.start()
 
     # One process, one wall: scopes and patience are for databases that many share.
-    async def write(self, op: Op[T], *, tenant: str | None = None, patience_s: float | None = None) -> T:  # noqa: ARG002
+    async def write(
+        self,
+        op: Op[T],
+        *,
+        tenant: str | None = None,  # noqa: ARG002
+        patience_s: float | None = None,  # noqa: ARG002
+        durable: bool = True,
+    ) -> T:
         if self._closed:
             raise Unavailable("shutting_down")
         done: Future[T] = Future()
-        self._jobs.put((op, done))
+        (self._durable if durable else self._soft).append((op, done))
+        self._asked.put(True)
         return await asyncio.wrap_future(done)
 
-    async def share(self, item: Any, op: Shared, *, tenant: str | None = None) -> Any:
+    async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:
         # The writer has a commit for all who come, and a savepoint for each.
-        writing = asyncio.ensure_future(self.write(op([item], patient=True), tenant=tenant))
+        writing = asyncio.ensure_future(self.write(op([item], patient=True), tenant=tenant, durable=durable))
         try:
             [answer] = await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -94,7 +109,7 @@ class SqliteDatabase:
         if self._closed:
             return
         self._closed = True
-        self._jobs.put(None)
+        self._asked.put(False)
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._readers.shutdown)
         for connection in self._opened:
@@ -125,32 +140,31 @@ class SqliteDatabase:
                 connection.execute("COMMIT")
 
     def _work(self) -> None:
-        while (first := self._jobs.get()) is not None:
-            group = [first]
-            while len(group) < GROUP:
-                try:
-                    job = self._jobs.get_nowait()
-                except Empty:
-                    break
-                if job is None:
-                    self._jobs.put(None)
-                    break
-                group.append(job)
-            self._commit(group)
+        while self._asked.get():
+            if self._soft:
+                self._commit(self._soft, "normal")
+            if self._durable:
+                self._commit(self._durable, "full")
 
-    def _commit(self, group: list[_Job]) -> None:
+    def _commit(self, jobs: deque[_Job], synchronous: str) -> None:
+        """The jobs that wait, and those that come meanwhile. Whoever is left has rung, too."""
         connection = self._connection
+        asked: list[Future[Any]] = []
         results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        until = time.monotonic() + GROUP_S
         try:
             with _translated():
+                connection.pragma("synchronous", synchronous)
                 connection.execute("BEGIN IMMEDIATE")
-                for op, done in group:
+                while jobs and len(asked) < GROUP and (not asked or time.monotonic() < until):
+                    op, done = jobs.popleft()
+                    asked.append(done)
                     results.append((done, *self._run_one(op)))
                 connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            for _, done in group:
+            for done in asked or [jobs.popleft()[1] for _ in range(len(jobs))]:
                 _settle(done, None, error)
             return
         for done, value, failure in results:

@@ -34,6 +34,7 @@ T = TypeVar("T")
 THREADS: Final = 16
 WRITERS: Final = 4
 BATCH: Final = 32
+MOVES: Final = 10
 CHUNK: Final = 1 << 20
 LEFTOVER_AGE: Final = 3600.0
 TEMPORARY: Final = ".tmp"
@@ -183,40 +184,44 @@ class LocalStore:
             return [draft.outcome() for draft in drafts]
 
     def _move_into_place(self, folders: tuple[str, ...], drafts: Sequence[_Draft]) -> None:
-        for draft in drafts:
-            draft.attempt(self._move, draft)
-        moved = [draft for draft in drafts if not draft.error]
-        if moved:
-            moved[0].attempt(self._sync, folders)
-            for draft in moved[1:]:
-                draft.error = moved[0].error
-
-    def _move(self, draft: _Draft) -> None:
-        for _ in range(10):
-            try:
-                with self._folder(draft.place.folders, create=True) as folder:
-                    os.rename(draft.path, draft.place.name, dst_dir_fd=folder)
+        """Drafts of one folder: one walk to it and one sync of it serve them all."""
+        for _ in range(MOVES):
+            left = [draft for draft in drafts if not (draft.is_moved or draft.error)]
+            if not left:
                 return
-            except FileNotFoundError:
-                # A delete took the folder away because it was empty just then.
-                continue
-            except (NotADirectoryError, IsADirectoryError) as error:
-                raise BadRequest("key_invalid", why="it and another object's key are in each other's way") from error
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            try:
+                _guarded(self._move_all, folders, left)
+            except Exception as error:
+                for draft in left:
+                    draft.error = draft.error or error
+        for draft in drafts:
+            if not (draft.is_moved or draft.error):
+                draft.error = StageFailed("storage_failed", why=os.strerror(errno.EBUSY))
 
-    def _sync(self, folders: tuple[str, ...]) -> None:
+    def _move_all(self, folders: tuple[str, ...], drafts: Sequence[_Draft]) -> None:
+        """Who is not moved and has no error shall try again: a delete took the folder away because it was empty."""
+        try:
+            with self._path(folders, create=True) as path:
+                for draft in drafts:
+                    draft.attempt(draft.move, path[-1])
+                if any(draft.is_moved for draft in drafts):
+                    self._sync(folders, path)
+        except FileNotFoundError:
+            return
+        except NotADirectoryError as error:
+            raise in_the_way() from error
+
+    def _sync(self, folders: tuple[str, ...], path: Sequence[int]) -> None:
         """From the inside out: most file systems then have little left to do for the folders around it."""
         for depth in range(len(folders), -1, -1):
             names = folders[:depth]
             seen = self._grown.get(names, 0)
-            if names != folders and not seen:
-                continue
-            # A missing folder means that what was moved there has been deleted again.
-            with contextlib.suppress(FileNotFoundError), self._folder(names) as folder:
-                os.fsync(folder)
-            with self._growing:
-                if self._grown.get(names) == seen:
-                    del self._grown[names]
+            if names == folders or seen:
+                os.fsync(path[depth])
+            if seen:
+                with self._growing:
+                    if self._grown.get(names) == seen:
+                        del self._grown[names]
 
     def _stat(self, key: str) -> Stored | None:
         try:
@@ -288,16 +293,23 @@ class LocalStore:
         return fd
 
     @contextlib.contextmanager
-    def _folder(self, names: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        fd = os.open(self._root, _FOLDER)
+    def _folder(self, names: tuple[str, ...]) -> Iterator[int]:
+        with self._path(names) as path:
+            yield path[-1]
+
+    @contextlib.contextmanager
+    def _path(self, names: tuple[str, ...], *, create: bool = False) -> Iterator[Sequence[int]]:
+        """The folders from the root to the innermost, open."""
+        path = [os.open(self._root, _FOLDER)]
         try:
             for depth, name in enumerate(names):
-                inner = self._made(names[: depth + 1], fd) if create else os.open(name, _FOLDER, dir_fd=fd)
-                os.close(fd)
-                fd = inner
-            yield fd
+                path.append(
+                    self._made(names[: depth + 1], path[-1]) if create else os.open(name, _FOLDER, dir_fd=path[-1])
+                )
+            yield path
         finally:
-            os.close(fd)
+            for fd in path:
+                os.close(fd)
 
     def _made(self, names: tuple[str, ...], parent: int) -> int:
         """Enter the folder, after making it if need be; its parent is to be synced then, by whoever stores below it."""
@@ -345,6 +357,7 @@ class _Draft:
         self.size = 0
         self.waiting = 0
         self.error: Exception | None = None
+        self.is_moved = False
         self._chunks: list[bytes] = []
         self._digest = hashlib.sha256()
         self._fd = -1
@@ -374,6 +387,14 @@ class _Draft:
             os.setxattr(self._fd, DIGEST_ATTRIBUTE, self._digest.hexdigest().encode())
         os.fsync(self._fd)
 
+    def move(self, folder: int) -> None:
+        try:
+            with contextlib.suppress(FileNotFoundError):  # the folder was deleted meanwhile
+                os.rename(self.path, self.place.name, dst_dir_fd=folder)
+                self.is_moved = True
+        except IsADirectoryError as error:
+            raise in_the_way() from error
+
     def attempt(self, function: Callable[..., None], *args: object) -> None:
         """Call it, unless something failed before; a fault is this draft's own."""
         if not self.error:
@@ -392,7 +413,8 @@ class _Draft:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-            self.path.unlink(missing_ok=True)
+            if not self.is_moved:
+                self.path.unlink(missing_ok=True)
 
 
 class _Reader:
@@ -507,6 +529,10 @@ def _files_inside(name: str, parent: int) -> Iterator[tuple[tuple[str, ...], os.
             yield (name, *names), facts
     finally:
         os.close(folder)
+
+
+def in_the_way() -> BadRequest:
+    return BadRequest("key_invalid", why="it and another object's key are in each other's way")
 
 
 def _guarded(function: Callable[..., T], *args: object) -> T:
