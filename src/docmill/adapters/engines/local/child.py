@@ -20,7 +20,7 @@ from docmill.core.errors import DocumentError, NotFound
 from docmill.core.parsed import Figure, Page
 
 from . import frames
-from .confine import allow_cpu, confine, resident_mb
+from .confine import allow_cpu, confine, give_back, resident_mb
 from .job import Job, OutputTooLarge
 from .limits import NO_MEMORY, Limits
 
@@ -89,6 +89,7 @@ def main() -> None:
         line.send(frames.Started())
         line.send(obey(order, line, isolation))
         gc.collect()
+        give_back()
         gc.freeze()  # what outlives a document are modules: nobody looks at them again
 
 
@@ -100,6 +101,12 @@ def preload(line: Line) -> None:
 def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
     """What a process does once, before documents come: the quality bench does the same."""
     gc.set_threshold(YOUNG)
+    if not is_wanted():
+        from .reading import guess_language
+
+        # First, as long as the process is small: to unpack the model takes twice the room that it needs.
+        guess_language("The first guess loads the model, which takes a second.")
+        give_back()
     for module in PRELOADED:
         if is_wanted():
             break
@@ -107,9 +114,7 @@ def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
             importlib.import_module(module)
     else:
         from . import vortex
-        from .reading import guess_language
 
-        guess_language("The first guess loads the model, which takes a second.")
         vortex.get_warm()
         # Modules stay as long as the process: the collector need not look at them again after every document.
         gc.collect()
