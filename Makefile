@@ -67,6 +67,7 @@ bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/latency.py --distributed
 	$(BIN)/python bench/tasks.py
 	$(BIN)/python bench/overhead.py
+	$(BIN)/python bench/pages.py
 	$(BIN)/python bench/lists.py
 	$(BIN)/python bench/objects.py
 	$(BIN)/python bench/finals.py
