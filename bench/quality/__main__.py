@@ -92,7 +92,9 @@ def main() -> int:
     print(report.table(rows))
     for row in rows:
         for kind, found in row.get("kinds", {}).items():
-            print(f"  scans {row['engine']} {kind}: {found['cer']:.2%} ({found['cer_any_order']:.2%} in any order)")
+            said = f"{found['cer']:.2%} ({found['cer_any_order']:.2%} in any order)"
+            joined = f"{found['cer_joined']:.2%} ({found['cer_joined_any_order']:.2%})"
+            print(f"  scans {row['engine']} {kind}: {said}; without blanks inside Chinese {joined}")
     if missing:
         print(f"not installed (make bench-peers), or does not start: {', '.join(missing)}")
     if given.json:

@@ -6,8 +6,8 @@ import math
 from html import escape
 from typing import Any
 
-COLUMNS = ("overall", "nid", "teds", "mhs", "adjacency", "cer", "cer_any_order")
-TITLES = {"adjacency": "adjacent F1", "cer": "CER %", "cer_any_order": "any order %"}
+COLUMNS = ("overall", "nid", "teds", "teds_shifted", "mhs", "adjacency", "cer", "cer_any_order")
+TITLES = {"teds_shifted": "shifted", "adjacency": "adjacent F1", "cer": "CER %", "cer_any_order": "any order %"}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

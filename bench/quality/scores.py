@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -118,8 +119,12 @@ def document(truth: str, found: str) -> dict[str, float]:
     return known | ({"overall": fmean(known.values())} if known else {})
 
 
-def tables_of_xml(path: Path) -> list[Table]:
-    """The ICDAR truth: one table per region, empty places filled so that rows are whole."""
+def tables_of_xml(path: Path, *, shifted: bool = False) -> list[Table]:
+    """The ICDAR truth: one table per region, empty places filled so that rows are whole.
+
+    A third of the files count rows and columns from one, not from nought; taken as they are, their tables get an empty
+    first row and column that no page shows. With *shifted*, each table begins with its first cell.
+    """
     found = []
     for region in ElementTree.parse(path).getroot().iter("region"):
         cells: dict[tuple[int, int], Cell] = {}
@@ -128,7 +133,8 @@ def tables_of_xml(path: Path) -> list[Table]:
             rows = int(cell.get("end-row", row)) - row + 1
             columns = int(cell.get("end-col", column)) - column + 1
             cells[row, column] = Cell(markup.folded(cell.findtext("content") or ""), rows, columns)
-        found.append(whole_rows(cells))
+        top, left = (min((place[side] for place in cells), default=0) if shifted else 0 for side in (0, 1))
+        found.append(whole_rows({(row - top, column - left): cell for (row, column), cell in cells.items()}))
     return [table for table in found if table]
 
 
@@ -194,9 +200,18 @@ def squeezed(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
-def cer(truth: str, found: str) -> tuple[float, float]:
-    """Errors per character in reading order, and of the words regardless of their order."""
+CJK_GAP = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef]) (?=[\u3000-\u9fff\uff00-\uffef])")
+
+
+def cer(truth: str, found: str, *, joined: bool = False) -> tuple[float, float]:
+    """Errors per character in reading order, and of the words regardless of their order.
+
+    The truth has the page's line ends, which become blanks; Chinese is written without. With *joined*, blanks between
+    two Chinese characters count on neither side.
+    """
     wanted, got = markup.plain(truth), markup.plain(found)
+    if joined:
+        wanted, got = CJK_GAP.sub("", wanted), CJK_GAP.sub("", got)
     ordered = Levenshtein.distance(wanted, got) / max(1, len(wanted))
     return ordered, bag_distance(wanted, got) / max(1, len(wanted))
 

@@ -14,7 +14,7 @@ from statistics import fmean
 from . import markup, scores
 
 CACHE = Path(__file__).parent.parent / ".scores"
-REVISION = 3
+REVISION = 4
 """Raise it when a score changes: scores are kept, because trees take long to compare."""
 
 
@@ -87,12 +87,16 @@ def score(item: Item, markdown: str) -> dict[str, float]:
 
 def measured(item: Item, markdown: str) -> dict[str, float]:
     if item.kind == "tables":
-        truth, found = scores.tables_of_xml(item.truth), markup.tables(markdown)
-        return {"teds": scores.teds(truth, found) or 0.0, "adjacency": scores.adjacency(truth, found)}
+        found = markup.tables(markdown)
+        truth, shifted = (scores.tables_of_xml(item.truth, shifted=each) for each in (False, True))
+        as_it_is = scores.teds(truth, found) or 0.0
+        moved = as_it_is if shifted == truth else scores.teds(shifted, found) or 0.0
+        return {"teds": as_it_is, "teds_shifted": moved, "adjacency": scores.adjacency(truth, found)}
     truth = item.truth.read_text()
     if item.kind == "scans":
         ordered, loose = scores.cer(truth, markdown)
-        return {"cer": ordered, "cer_any_order": loose}
+        joined = scores.cer(truth, markdown, joined=True)
+        return {"cer": ordered, "cer_any_order": loose, "cer_joined": joined[0], "cer_joined_any_order": joined[1]}
     if item.kind == "office":
         return {"nid": scores.plain_nid(truth, markdown)}
     return scores.document(truth, markdown)

@@ -62,3 +62,23 @@ def test_columns_read_across_cost_only_where_order_counts(scores):
 
 def test_a_cell_that_begins_with_a_hash_is_no_heading(scores):
     assert scores.mhs("text\n<table>\n<tr><td>\n # ships\n</td></tr>\n</table>", "text") is None
+
+
+def test_line_ends_inside_chinese_can_be_left_out_of_account(scores):
+    truth, found = "此命令初\n始化 Pod 节点", "此命令初始化 Pod 节点"
+
+    assert scores.cer(truth, found)[0] > 0.0
+    assert (0.0, 0.0) == scores.cer(truth, found, joined=True)
+    assert scores.cer(truth, found.replace(" ", ""), joined=True)[0] > 0.0
+
+
+def test_a_truth_that_counts_from_one_gets_no_empty_row_and_column(scores, tmp_path):
+    cell = '<cell start-row="{0}" start-col="{1}"><content>{2}</content></cell>'
+    cells = "".join(cell.format(*each) for each in ((1, 1, "Port"), (1, 2, "Ships"), (2, 1, "Kiel"), (2, 2, "35")))
+    path = tmp_path / "truth.xml"
+    path.write_text(f"<document><table><region>{cells}</region></table></document>")
+
+    (shifted,) = scores.tables_of_xml(path, shifted=True)
+
+    assert [["Port", "Ships"], ["Kiel", "35"]] == [[each.text for each in row] for row in shifted]
+    assert ["", "", ""] == [each.text for each in scores.tables_of_xml(path)[0][0]]

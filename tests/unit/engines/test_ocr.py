@@ -73,6 +73,14 @@ def test_chinese_lines_join_without_a_gap_and_are_spaced_alike() -> None:
     assert "使用 heading 短代码将内容（Concept）添加到页面 Pod 中" == markdown(pieces)
 
 
+def test_options_paths_and_brackets_in_chinese_are_written_as_it_writes_them() -> None:
+    pieces = [line("指定了--skip和 i18n/<语言>参数 limits(限制)默认为/etc和/或者 OOM（内存)", 0, 0, width=900)]
+
+    wanted = "指定了 --skip 和 i18n/\\<语言> 参数 limits（限制）默认为 /etc 和/或者 OOM（内存）"
+    assert wanted == markdown(pieces)
+    assert "limits (of both) and 3) more" == markdown([line("limits (of both) and 3) more", 0, 0)])
+
+
 def test_what_the_page_shows_is_not_taken_for_markup() -> None:
     assert "\\# not *a* heading \\<b>".replace("*", "\\*") == markdown([line("# not *a* heading <b>", 0, 0)])
 

@@ -24,7 +24,14 @@ IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")
 SEAM = re.compile(f"(?<=[{IDEOGRAPH}])( ?)(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])( ?)(?=[{IDEOGRAPH}])")
-OPENED = re.compile(f"(?<=[{IDEOGRAPH}])\\(([^()（）\\n]*)[)）]|(?<=[{IDEOGRAPH}])（([^()（）\\n]*)\\)")
+SYMBOL = re.compile(f"(?<=[{IDEOGRAPH}])(?=-{{1,2}}[A-Za-z]|/[A-Za-z])|(?<=[A-Za-z{IDEOGRAPH}]>)(?=[{IDEOGRAPH}])")
+"""Between Chinese and an option, a path or the end of a placeholder."""
+OPENED = re.compile(
+    f"(?<=[{IDEOGRAPH}])\\(([^()（）\\n]*)[)）]"
+    f"|\\(([^()（）\\n{IDEOGRAPH}]*[{IDEOGRAPH}][^()（）\\n]*)[)）]"
+    "|（([^()（）\\n]*)\\)"
+    "|\\(([^()（）\\n]*)）"
+)
 MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}\s|>|\+\s|-\s|~~~)", re.MULTILINE)
 
 
@@ -201,9 +208,11 @@ def spaced(text: str) -> str:
     if not seams:
         return text
     # Noise hides spaces and never invents them: a fifth of them is enough to believe in all.
-    return SEAM.sub(" " if sum(map(len, seams)) * 5 >= len(seams) else "", text)
+    if sum(map(len, seams)) * 5 >= len(seams):
+        return SYMBOL.sub(" ", SEAM.sub(" ", text))
+    return SEAM.sub("", text)
 
 
 def punctuated(text: str) -> str:
-    """Brackets after Chinese are wide ones; recognisers mix them up."""
-    return OPENED.sub(lambda found: f"（{found[1] if found[1] is not None else found[2]}）", text)
+    """Brackets after Chinese or around it are wide ones, and two belong together; recognisers mix them up."""
+    return OPENED.sub(lambda found: f"（{next(said for said in found.groups() if said is not None)}）", text)
