@@ -184,6 +184,17 @@ def test_a_child_is_used_again_and_replaced_after_its_share(naughty: Callable[..
     naughty(play, Limits(seconds=20, documents_per_child=2))
 
 
+def test_a_child_that_has_worked_is_preferred_to_one_that_was_just_started(naughty: Callable[..., Any]) -> None:
+    """Else a document that kills its parser makes all others wait for the new one to get warm."""
+
+    async def play(engine: Any, work: Any) -> None:
+        first = (await engine.start(work("pid"), silent)).pages[0].markdown
+        await engine.warm()
+        assert first == (await engine.start(work("pid"), silent)).pages[0].markdown
+
+    naughty(play)
+
+
 def test_a_child_that_grew_too_large_is_replaced(naughty: Callable[..., Any]) -> None:
     async def play(engine: Any, work: Any) -> None:
         pids = [(await engine.start(work("pid"), silent)).pages[0].markdown for _ in range(3)]

@@ -212,7 +212,8 @@ class LocalEngine:
                 await asyncio.to_thread(sweep_temp)
             child = await Child.spawn(self._module, self.limits)
             self._children.add(child)
-            self._idle.append(child)
+            # Behind those that have worked: for a while it imports, and whoever gets it waits for that.
+            self._idle.insert(0, child)
         finally:
             self._spawning = None
 
