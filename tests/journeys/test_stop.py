@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import psutil
+import pytest
 
 from support import hostile
 from support.serving import Etl, Mode, Service
@@ -70,6 +71,7 @@ class Submitter(threading.Thread):
                 time.sleep(0.01)
 
 
+@pytest.mark.timeout(300 + 60 * CYCLES)
 def test_a_stop_costs_no_attempt_and_loses_nothing(mode: Mode, tmp_path: Path) -> None:
     service = mode.serve(tmp_path / "data", "--jobs", "2", DOCMILL_GRACE=str(GRACE_S))
     size = 2 * CYCLES  # pages enough that they are still being read when the last stop comes

@@ -25,6 +25,8 @@ class Work:
     folder: Path
     """An empty folder of this attempt. Figures go to `folder/assets/<name>`."""
     options: dict[str, Any] = field(default_factory=dict)
+    is_suspect: bool = False
+    """Somebody died of it before: it may well happen again."""
 
 
 @dataclass(frozen=True, slots=True)

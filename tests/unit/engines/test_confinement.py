@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,8 @@ def test_a_child_that_has_worked_is_preferred_to_one_that_was_just_started(naugh
         first = (await engine.start(work("pid"), silent)).pages[0].markdown
         await engine.warm()
         assert first == (await engine.start(work("pid"), silent)).pages[0].markdown
+        suspect = replace(work("pid"), is_suspect=True)
+        assert first != (await engine.start(suspect, silent)).pages[0].markdown, "a warm one would be a pity"
 
     naughty(play)
 

@@ -52,6 +52,7 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
             filename=step.task.filename,
             folder=folder,
             options=step.task.wishes.parse,
+            is_suspect=step.task.crashes > 0,
         )
         parsed = await engine.start(work, step.report)
         if isinstance(parsed, Deferred):

@@ -66,7 +66,7 @@ class LocalEngine:
             self._call_a_helper()
             await self._slots.take()
         try:
-            found = await self._with_child(lambda child: child.run(work, report))
+            found = await self._with_child(lambda child: child.run(work, report), is_suspect=work.is_suspect)
             if isinstance(found, Parsed):
                 return found
             return await self._read_long(LongDocument(work, report, found, self.limits))
@@ -92,7 +92,7 @@ class LocalEngine:
             raise failed.exceptions[0] from None
 
     async def _read_part(self, document: LongDocument, window: Window) -> None:
-        await self._with_child(lambda child: child.part(document, window))
+        await self._with_child(lambda child: child.part(document, window), is_suspect=document.work.is_suspect)
 
     def _share_out(self) -> None:
         """Places that nobody waits for go to the long documents, first to those with the fewest."""
@@ -108,7 +108,7 @@ class LocalEngine:
 
     async def _help(self, document: LongDocument) -> None:
         while not self._slots.wanted and (window := document.take()) is not None:
-            await self._with_child(partial(self._lend, document, window))
+            await self._with_child(partial(self._lend, document, window), is_suspect=document.work.is_suspect)
 
     async def _lend(self, document: LongDocument, window: Window, child: Child) -> None:
         if self._slots.wanted:  # since the child was asked for
@@ -141,9 +141,9 @@ class LocalEngine:
         async with self._drawing:
             return await self._with_child(lambda child: child.draw(str(source.absolute()), page, width))
 
-    async def _with_child(self, order: Callable[[Child], Awaitable[T]]) -> T:
+    async def _with_child(self, order: Callable[[Child], Awaitable[T]], *, is_suspect: bool = False) -> T:
         for _ in range(SPAWN_TRIES):
-            child = await self._take()
+            child = await self._take(is_suspect=is_suspect)
             try:
                 return await order(child)
             except ChildLost as lost:
@@ -170,12 +170,13 @@ class LocalEngine:
         if self._background:
             await asyncio.wait(self._background)
 
-    async def _take(self) -> Child:
+    async def _take(self, *, is_suspect: bool) -> Child:
+        """The one that worked last. Who may kill it gets the newest instead: a warm one is worth more to others."""
         while True:
             if self._closed:
                 raise Unavailable("shutting_down")
             while self._idle:
-                child = self._idle.pop()
+                child = self._idle.pop(0 if is_suspect else -1)
                 if child.alive:
                     self._keep_a_spare()
                     return child
