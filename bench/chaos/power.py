@@ -1,6 +1,6 @@
 """Cut the power again and again: what was answered is there afterwards (R8).
 
-    python -m bench.chaos.power --cuts 20 --seed 1
+    python -m bench.chaos.power --cuts 20 --seed 1 --pause 4,6
 
 The one process of the embedded mode runs on a disk that forgets what was not synced (`bench.chaos.disk`), while clients
 send documents. At each cut it is killed, and its data folder becomes what the disk may hold. Before the next start the
@@ -151,9 +151,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause", default="1,3", help="seconds between two cuts, from,to")
     given = parser.parse_args()
+    low, high = map(float, given.pause.split(","))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
-    power = run(given.cuts, seed=given.seed)
+    power = run(given.cuts, seed=given.seed, pause_s=(low, high))
     counted = "  ".join(f"{fault} {power.findings.counts[fault]}" for fault in FAULTS)
     print(
         f"seed {given.seed}: {given.cuts} cuts, accepted {len(power.load.accepted)}, seen completed {len(power.seen)}"
