@@ -51,36 +51,34 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [report, glued(folder / "mixed.pdf", parts, 2 * lite.WINDOW + 9)]
 
 
-def parse(path: Path, folder: Path, places: int, **options: Any) -> tuple[Parsed, list[int]]:
-    async def once() -> Parsed:
-        engine = LocalEngine(places, spares=0)
+def parse(books: list[Path], folder: Path, places: int) -> list[tuple[Parsed, list[int], dict[str, bytes]]]:
+    """Of each book what came out, the reports of pages, and the files."""
+
+    async def all_of_them() -> list[tuple[Parsed, list[int], dict[str, bytes]]]:
+        engine, found = LocalEngine(places, spares=0), []
         try:
-            return await engine.start(Work(1, uuid4(), path, path.name, folder, options), report)
+            for book in books:
+                own, reports = folder / f"{book.stem}-{places}", []
+                own.mkdir()
+                work = Work(1, uuid4(), book, book.name, own)
+                parsed = await engine.start(work, lambda done, _total, to=reports: to.append(done))
+                found.append((parsed, reports, {file.name: file.read_bytes() for file in own.glob("assets/*")}))
         finally:
             await engine.close()
+        return found
 
-    reports: list[int] = []
-
-    def report(done: int, total: int | None) -> None:
-        reports.append(done)
-
-    folder.mkdir()
-    return asyncio.run(once()), reports
+    return asyncio.run(all_of_them())
 
 
 def test_with_three_places_comes_out_what_comes_out_with_one(books: list[Path], tmp_path: Path) -> None:
-    for number, book in enumerate(books):
-        folders = [tmp_path / f"{number}-{places}" for places in (1, 3)]
-        (alone, slowly), (shared, counted) = (
-            parse(book, folder, places) for folder, places in zip(folders, (1, 3), strict=True)
-        )
+    by_one, by_three = parse(books, tmp_path, 1), parse(books, tmp_path, 3)
+    for (alone, slowly, kept), (shared, counted, files) in zip(by_one, by_three, strict=True):
         assert msgspec.json.encode(alone) == msgspec.json.encode(shared)
         total = len(alone.pages)
         assert list(range(total)) == [page.index for page in shared.pages]
         assert list(range(1, total + 1)) == slowly == counted
-        files = [{file.name: file.read_bytes() for file in folder.glob("assets/*")} for folder in folders]
-        assert files[0] == files[1]
-        assert {figure.name for figure in shared.figures} == set(files[1])
+        assert kept == files
+        assert {figure.name for figure in shared.figures} == set(files)
         whole = "\n".join(page.markdown for page in shared.pages)
         assert "Annual report of the harbour office" not in whole
         assert whole.count("# Chapter") >= 7
