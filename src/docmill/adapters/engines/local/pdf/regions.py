@@ -91,7 +91,7 @@ def stacks(level: Sequence[Line], words: Sequence[Word]) -> list[Rect]:
     """Lines of one width, one under the other, without running text between them: the rules of a table."""
     groups: list[list[Line]] = []
     for line in sorted(level, key=lambda line: line.at):
-        if line.end - line.start < SHORTEST_RULE or hugs_words(line, words):
+        if line.end - line.start < SHORTEST_RULE:
             continue
         for group in groups:
             last = group[-1]
@@ -100,15 +100,18 @@ def stacks(level: Sequence[Line], words: Sequence[Word]) -> list[Rect]:
                 break
         else:
             groups.append([line])
-    return [box for group in groups if len(group) >= 3 for box in cut_at_prose(group, words)]
+    # Most lines have no others of their width: only the rest are held against the words.
+    likely = ([line for line in group if not hugs_words(line, words)] for group in groups if len(group) >= 3)
+    return [box for group in likely if len(group) >= 3 for box in cut_at_prose(group, words)]
 
 
 def hugs_words(line: Line, words: Sequence[Word]) -> bool:
     """An underline, or an edge of the paper colour behind a line of text: as long as the words, which have no gap as
     wide as between cells."""
-    own = [word for word in words if line.start - 2 <= word.x0 and word.x1 <= line.end + 2]
-    for side in ("y0", "y1"):
-        near = [word for word in own if abs(line.at - getattr(word, side)) < 0.4 * (word.y1 - word.y0)]
+    at, left, right = line.at, line.start - 2, line.end + 2
+    above = [w for w in words if abs(at - w.y1) < 0.4 * (w.y1 - w.y0) and left <= w.x0 and w.x1 <= right]
+    below = [w for w in words if abs(at - w.y0) < 0.4 * (w.y1 - w.y0) and left <= w.x0 and w.x1 <= right]
+    for near in (above, below):
         if len(near) < 2 or len(text_lines(near)[-1].chunks) > 1:
             continue
         if min(word.x0 for word in near) < line.start + 3 and max(word.x1 for word in near) > line.end - 3:
