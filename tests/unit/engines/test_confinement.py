@@ -73,6 +73,20 @@ def test_a_broken_parser_is_a_failed_stage_and_the_next_document_is_fine(
     naughty(play, Limits(seconds=20, memory_mb=1024, output_mb=20))
 
 
+def test_a_parser_gets_warm_however_little_documents_may_write() -> None:
+    script = """
+import os
+from docmill.adapters.engines.local import child
+from docmill.adapters.engines.local.confine import confine
+confine(parent=os.getppid(), memory_mb=1024, output_mb=1)
+child.get_warm()
+print("warm")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+
+    assert "warm\n" == done.stdout, done.stderr
+
+
 def test_what_an_earlier_document_said_of_memory_is_not_held_against_the_next(naughty: Callable[..., Any]) -> None:
     async def play(engine: Any, work: Any) -> None:
         await engine.start(work("mutter", "fine"), silent)

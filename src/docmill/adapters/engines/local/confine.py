@@ -16,6 +16,8 @@ CLONE_NEWNET = 0x40000000
 MB = 1024 * 1024
 OPEN_FILES = 256
 PROCESSES = 128
+LEAST_FILE_MB = 96
+"""A library unpacks its model into a file, whatever documents may write; how much that is in all, the parent counts."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -26,7 +28,7 @@ def confine(parent: int, memory_mb: int, output_mb: int) -> dict[str, str]:
     network = leave_network()
     _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     limit(resource.RLIMIT_AS, memory_mb * MB)
-    limit(resource.RLIMIT_FSIZE, output_mb * MB)
+    limit(resource.RLIMIT_FSIZE, max(output_mb, LEAST_FILE_MB) * MB)
     limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     limit(resource.RLIMIT_CORE, 0)
     if network == "own user and network namespace":
