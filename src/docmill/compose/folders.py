@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from docmill.adapters.stores.local import make_folder
+from docmill.adapters.stores.folders import make_folder
 from docmill.core.errors import Conflict
 
 LOCK = ".lock"

@@ -15,7 +15,8 @@ from docmill.adapters.libraries.objects import ObjectLibrary
 from docmill.adapters.links.signed import SignedLinks
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.sqlite import SqliteDatabase
-from docmill.adapters.stores.local import LocalStore, sync_folder
+from docmill.adapters.stores.folders import sync_folder
+from docmill.adapters.stores.local import LocalStore
 from docmill.core.errors import Invalid
 from docmill.ports import Library, Links, Store
 from docmill.settings import Settings

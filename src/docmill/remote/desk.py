@@ -361,7 +361,8 @@ class Desk:
     def _begin(self, job: Job) -> None:
         job.state = "running"
         job.record = replace(job.record, starts=job.record.starts + 1)
-        self._write(job)
+        with suppress(OSError):  # a start that cannot be counted is no reason not to begin
+            self._write(job)
 
     def _leave(self, job: Job) -> None:
         """A planned stop is no strike against the job."""

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from docmill.adapters.stores.folders import make_folder
 from docmill.core.errors import BadRequest, DocmillError, NotFound, StageFailed, StorageFull, TooLarge
 from docmill.core.keys import check_key
 from docmill.ports import Stored
@@ -468,26 +469,6 @@ def _parts(segment: str) -> Iterator[str]:
 def key_of(names: tuple[str, ...]) -> str:
     """The key whose path these names are."""
     return unquote(re.sub(r"~(/|$)", "", "/".join(names)))
-
-
-def make_folder(path: Path) -> None:
-    """Make it, and what is missing around it, so that a power cut does not take it away again with all that is in it.
-
-    One that is there is synced all the same: whoever made it may have died before it came to that.
-    """
-    if not path.parent.is_dir():
-        make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    with contextlib.suppress(PermissionError):  # one that we may enter, but not list, cannot be synced
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:

@@ -151,7 +151,7 @@ def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frame
     return done(job, isolation)
 
 
-def job_of(message: frames.Parse | frames.Part, line: Line) -> Job:
+def job_of(message: frames.Parse, line: Line) -> Job:
     limits = msgspec.convert(message.limits, Limits)
     allow_cpu(limits.seconds)
 
@@ -173,7 +173,7 @@ def done(job: Job, isolation: dict[str, str]) -> frames.Done:
 
 def read_part(order: frames.Part, line: Line) -> frames.Read | frames.Failed:
     """A window of a long document. What stood before it the parent tells, as soon as it knows."""
-    job = job_of(order, line)
+    job = job_of(order.document, line)
     job.progress = lambda _done, _total: None  # the parent counts the pages of all windows
     window, called = order.window, False
 

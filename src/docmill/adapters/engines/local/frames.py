@@ -42,11 +42,7 @@ class Window(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, tag="part", frozen=True):
     """Parent to child: read a window of a long document."""
 
-    source: str
-    filename: str
-    folder: str
-    options: dict[str, Any]
-    limits: dict[str, Any]
+    document: Parse
     window: Window
     total: int
 

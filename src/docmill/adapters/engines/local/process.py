@@ -105,28 +105,21 @@ class Child:
 
     async def run(self, work: Work, report: PageReport) -> Parsed | frames.Long:
         """Parse one document, unless it is so long that its windows had better be read one by one."""
-        order = frames.Parse(
-            source=str(work.source.absolute()),
-            filename=work.filename,
-            folder=str(work.folder.absolute()),
-            options=work.options,
-            limits=asdict(self._limits),
-        )
-        return await self._supervised(order, self._collect(work.folder, report), self._limits.seconds)
+        return await self._supervised(self._order(work), self._collect(work.folder, report), self._limits.seconds)
 
     async def part(self, document: LongDocument, window: frames.Window) -> None:
         """Read a window of a long document."""
-        work = document.work
-        order = frames.Part(
+        order = frames.Part(self._order(document.work), window, document.total)
+        await self._supervised(order, self._collect_part(document, window), self._limits.seconds)
+
+    def _order(self, work: Work) -> frames.Parse:
+        return frames.Parse(
             source=str(work.source.absolute()),
             filename=work.filename,
             folder=str(work.folder.absolute()),
             options=work.options,
             limits=asdict(self._limits),
-            window=window,
-            total=document.total,
         )
-        await self._supervised(order, self._collect_part(document, window), self._limits.seconds)
 
     def call(self) -> None:
         """Somebody waits for the child's place: it gives its window back after the page that it is at."""
