@@ -117,7 +117,7 @@ def test_an_absent_service_is_waited_for_longer() -> None:
         task = change.task
         delays += [change.opens.delay_ms] if change.opens else []
 
-    assert [1000, 2000, 4000, 8000, 16000] == delays
+    assert [1000, 2000, 4000, 8000, 16000, 16000, 16000] == delays
 
 
 def test_a_document_that_kills_its_parser_three_times_fails_as_a_crash() -> None:

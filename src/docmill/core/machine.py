@@ -27,13 +27,15 @@ from docmill.core.task import (
 
 MAX_ERRORS = 3
 """Tries of a stage that fails with a retryable error."""
-MAX_ABSENCES = 6
+MAX_ABSENCES = 8
 """Tries when somebody else's service does not answer: it may be restarting, which takes longer than an error."""
 MAX_CRASHES = 3
 """Times that a document may kill its parser."""
 MAX_LOST_WORKERS = 10
 """Times that a whole worker may vanish under a task. Machines die for their own reasons, so more are forgiven."""
 BACKOFF_MS = 1_000
+MOST_BACKOFF_MS = 16_000
+"""Eight tries are spread over a minute, in which a machine is up again, and nobody waits long after it is."""
 SUSPICION_MS = 250
 
 WORKING = frozenset({State.RUNNING, State.HANDED_OVER})
@@ -279,7 +281,7 @@ def on_failure(
     errors = task.errors if crashed else task.errors + 1
     crashes = task.crashes + 1 if crashed else task.crashes
     if retryable and errors < tries and crashes < MAX_CRASHES:
-        delay = BACKOFF_MS * 2 ** (errors + crashes - 1)
+        delay = min(BACKOFF_MS * 2 ** (errors + crashes - 1), MOST_BACKOFF_MS)
         return Change(
             Verdict.APPLIED,
             _requeue(task, attempt, next_id, errors=errors, crashes=crashes),
