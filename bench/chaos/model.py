@@ -447,7 +447,7 @@ class Walk(RuleBasedStateMachine):
         if one.token is None:
             return
         token = one.token if right else "somebody else's"
-        heard = Heard(task, one.id, token, Progress(percent))
+        heard = Heard(task, str(one.id), token, Progress(percent))
         verdicts = self.backend.do(self.ledger.progress([heard]))
         assert [model.report(one, token, percent, self.now)] == verdicts
 

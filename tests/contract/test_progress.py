@@ -52,7 +52,7 @@ async def hand_over(ledger: SqlLedger, task: Task, token_hash: str) -> None:
 
 
 def heard(attempt: Attempt, percent: float | None, *, token_hash: str = "hash", **said: Any) -> Heard:
-    return Heard(attempt.task_id, attempt.id, token_hash, Progress(percent, **said))
+    return Heard(attempt.task_id, str(attempt.id), token_hash, Progress(percent, **said))
 
 
 async def told(ledger: SqlLedger, task_id: int) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ async def test_a_batch_writes_what_a_single_decision_would(ledger: SqlLedger, pe
         Progress(30, "", "zurück \U0001f600 \"'\\", "sec-1"),
         Progress(None, process_id="sec-2"),
     ):
-        assert [Verdict.APPLIED] == await ledger.progress([Heard(quick[0].id, quick[1].id, "hash", said)])
+        assert [Verdict.APPLIED] == await ledger.progress([Heard(quick[0].id, str(quick[1].id), "hash", said)])
         await ledger.decide(
             plain[0].id,
             lambda task, attempt, said=said: machine.on_worker_progress(

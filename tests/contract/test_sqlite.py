@@ -1,6 +1,7 @@
 """What SQLite alone does: one writer that commits in groups, and syncs what must be durable."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,34 @@ async def test_who_comes_to_a_long_group_waits_for_a_part_of_it(tmp_path: Path) 
 
     assert ended.index("soft") < 20
     assert 41 == len(await database.read(names()))
+    await database.close()
+
+
+@pytest.mark.parametrize("bad", [{0}, {2}, {0, 1}, {0, 4}, {0, 1, 2, 3, 4}], ids=str)
+async def test_who_fails_in_a_group_is_undone_and_takes_none_with_it(tmp_path: Path, bad: set[int]) -> None:
+    database = await opened(tmp_path)
+    started = threading.Event()
+
+    def hold() -> Op[None]:
+        """Until all others stand in line, so that they share the next commit."""
+        assert started.wait(10)
+        yield from add("before")
+
+    def write(n: int) -> Op[None]:
+        yield from add(f"{n}")
+        if n in bad:
+            raise ValueError(f"{n}")
+
+    held = asyncio.create_task(database.write(hold(), durable=False))
+    await asyncio.sleep(0)
+    crowd = [asyncio.create_task(database.write(write(n))) for n in range(5)]
+    await asyncio.sleep(0)
+    started.set()
+    ends = await asyncio.gather(*crowd, return_exceptions=True)
+    await held
+
+    assert bad == {n for n, end in enumerate(ends) if isinstance(end, ValueError)}
+    assert ["before", *(f"{n}" for n in range(5) if n not in bad)] == await database.read(names())
     await database.close()
 
 

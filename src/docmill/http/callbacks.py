@@ -96,6 +96,7 @@ class _Known:
     """A job that reports progress, and what each of its reports needs again."""
 
     attempt: Attempt
+    job_id: str
     expected: Expected
     bucket: str
     reply: Reply
@@ -235,7 +236,8 @@ class CallbackDoor:
 
     def _known_of(self, attempt: Attempt) -> _Known:
         reply = _reply(self._dialect.reply(Progress(), attempt.id))
-        return _Known(attempt, self._expected(attempt), f"progress:{attempt.id}", reply)
+        job_id = str(attempt.id)
+        return _Known(attempt, job_id, self._expected(attempt), f"progress:{job_id}", reply)
 
     async def _admit(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
         task, attempt = await self._look_up(call, claim)
@@ -323,7 +325,7 @@ class CallbackDoor:
         call.kind = "progress"
         attempt = known.attempt
         await self._count(known.bucket, PROGRESS_PER_MINUTE)
-        heard = Heard(attempt.task_id, attempt.id, known.expected.token_hash, report)
+        heard = Heard(attempt.task_id, known.job_id, known.expected.token_hash, report)
         verdict = await self._gathering.report(heard)
         if verdict is Verdict.APPLIED:
             self._remember(call.job, known)

@@ -94,7 +94,8 @@ class Heard:
     """Progress of a job, from somebody whose token has this hash."""
 
     task_id: int
-    job_id: UUID
+    job_id: str
+    """As the ledger spells it: a worker reports often, and its job is spelt out once."""
     token_hash: str
     progress: Progress
 

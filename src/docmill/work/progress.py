@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from docmill.core.errors import DocmillError
 from docmill.core.machine import Verdict
@@ -21,7 +20,7 @@ MOST = 512
 """Jobs in one transaction."""
 MOST_LINGER_S = 0.03
 
-_Key = tuple[UUID, str]
+_Key = tuple[str, str]
 _Answer = asyncio.Future[Verdict | None]
 _Waiting = tuple[Heard, list[_Answer]]
 

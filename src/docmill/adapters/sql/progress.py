@@ -52,7 +52,8 @@ INSERT_EVENT = Statement(
 )
 
 MOST_SLACK_MS = 5_000
-_MOVING = re.compile(r',"progress":\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
+_PROGRESS = ',"progress":'
+_MOVING = re.compile(_PROGRESS + r'\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
 """The two places of a face that every report changes. A quote inside a text is escaped, so this finds only keys."""
 
 
@@ -96,7 +97,7 @@ class _Job:
 
 
 def _moved(face: str, progress: int, updated_at: str) -> str:
-    found = _MOVING.search(face)
+    found = _MOVING.search(face, max(0, face.find(_PROGRESS)))
     if found is None:
         raise ValueError("a face without progress")
     return f'{face[: found.start()]},"progress":{progress}{found[1]}{updated_at}{face[found.end() :]}'
@@ -113,16 +114,16 @@ def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
     """
     rows = yield LOAD_TASKS(ids=encode([heard.task_id for heard in reports]))
     tasks = {row[0]: _Task(*row) for row in rows}
-    names = [str(heard.job_id) for heard in reports]
-    rows = yield LOAD_JOBS(ids=encode(names))
+    rows = yield LOAD_JOBS(ids=encode([heard.job_id for heard in reports]))
     jobs = {row[0]: _Job(*row) for row in rows}
     now_ms: int = (yield NOW())[0][0]
+    now = iso(now_ms)
 
     verdicts: list[Verdict | None] = []
     events: list[Row] = []
     alive: list[Row] = []
-    for heard, name in zip(reports, names, strict=True):
-        task, job = tasks.get(heard.task_id), jobs.get(name)
+    for heard in reports:
+        task, job = tasks.get(heard.task_id), jobs.get(heard.job_id)
         if task is None or job is None:
             verdicts.append(None)
             continue
@@ -131,9 +132,9 @@ def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
         if verdict is Verdict.APPLIED:
             if not _is_named(task, heard.progress.process_id):
                 yield from _name_process(task, heard.progress.process_id)
-            events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms))
+            events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms, now))
             if job.lives(heard.progress.process_id, now_ms):
-                alive.append((job.deadline_ms, job.process_id, name))
+                alive.append((job.deadline_ms, job.process_id, job.id))
     if events:
         changed = [tasks[number] for number in dict.fromkeys(event[0] for event in events)]
         yield UPDATE_TASK.many([(one.event_seq, one.progress, one.face, one.updated_ms, one.id) for one in changed])
@@ -165,11 +166,14 @@ def _name_process(task: _Task, process_id: str | None) -> Op[None]:
     yield SET_BODY(id=task.id, body=body_of(replace(task_of(rows[0]), provider_task_id=process_id)))
 
 
-def _apply(task: _Task, stage: Stage, said: Progress, now_ms: int) -> Row:
+def _apply(task: _Task, stage: Stage, said: Progress, now_ms: int, now: str) -> Row:
     """Moves the task on; the line for its log."""
     task.progress = machine.reached(stage, said.percent, task.progress)
     task.event_seq += 1
-    task.updated_ms = max(now_ms, task.updated_ms)
-    task.face = _moved(task.face, task.progress, iso(task.updated_ms))
+    if task.updated_ms > now_ms:  # a clock that was set back
+        now = iso(task.updated_ms)
+    else:
+        task.updated_ms = now_ms
+    task.face = _moved(task.face, task.progress, now)
     event = machine.progress_said(task.progress, said.phase, said.message)
     return task.id, task.event_seq, event.kind, encode(event.data), now_ms

@@ -1,7 +1,7 @@
 """SQLite through apsw: one writer thread that commits in groups, readers beside it.
 
 Durable means durable: WAL with `synchronous=FULL`, and an answer only after COMMIT. Operations that arrive while the
-disk is syncing share the next commit; each has its own savepoint, so that one that fails takes none with it.
+disk is syncing share the next commit; each but the first has a savepoint, so that one that fails takes none with it.
 
 What need not be durable goes first and is not synced. The next commit that is syncs it as well: the log has an order.
 """
@@ -51,6 +51,7 @@ class SqliteDatabase:
         self._connection = self._connect()
         self._connection.pragma("journal_mode", "wal")
         self._connection.pragma("synchronous", "full")
+        self._synchronous = "full"
         # Rows that change often are then copied back once for many changes.
         self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         self._writer = threading.Thread(target=self._work, name="sqlite-write", daemon=True)
@@ -154,12 +155,15 @@ class SqliteDatabase:
         until = time.monotonic() + GROUP_S
         try:
             with _translated():
-                connection.pragma("synchronous", synchronous)
+                if synchronous != self._synchronous:
+                    connection.pragma("synchronous", synchronous)
+                    self._synchronous = synchronous
                 connection.execute("BEGIN IMMEDIATE")
                 while jobs and len(asked) < GROUP and (not asked or time.monotonic() < until):
                     op, done = jobs.popleft()
                     asked.append(done)
-                    results.append((done, *self._run_one(op)))
+                    run = self._run_next if results else self._run_first
+                    results.append((done, *run(op)))
                 connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
@@ -170,7 +174,18 @@ class SqliteDatabase:
         for done, value, failure in results:
             _settle(done, value, failure)
 
-    def _run_one(self, op: Any) -> tuple[Any, BaseException | None]:
+    def _run_first(self, op: Any) -> tuple[Any, BaseException | None]:
+        """It has the transaction to itself, so it needs no savepoint, for which each changed page is copied."""
+        try:
+            return _drive(self._connection, op), None
+        except (apsw.FullError, apsw.IOError):
+            raise
+        except BaseException as error:
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN IMMEDIATE")
+            return None, error
+
+    def _run_next(self, op: Any) -> tuple[Any, BaseException | None]:
         connection = self._connection
         connection.execute("SAVEPOINT op")
         try:
