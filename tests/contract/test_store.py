@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from docmill.adapters.stores.local import CHUNK, LocalStore, key_of, place_of
+from docmill.adapters.stores.local import CHUNK, LocalStore
+from docmill.adapters.stores.names import key_of, place_of
 from docmill.adapters.stores.s3 import CloudStore
 from docmill.core.errors import BadRequest, NotFound, StageFailed, TooLarge
 from docmill.core.keys import check_key

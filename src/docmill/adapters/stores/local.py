@@ -1,8 +1,8 @@
 """Objects as files below one folder.
 
-A key's segments become folders and a file name, escaped so that distinct keys have distinct paths and every path can
-be read back as its key. Bytes go to a temporary file, which is synced and renamed into place, and then the folder is
-synced. Paths are walked from folder to folder without following links, so that a planted link leads nowhere.
+A key's segments become folders and a file name. Bytes go to a temporary file, which is synced and renamed into place,
+and then the folder is synced. Paths are walked from folder to folder without following links, so that a planted link
+leads nowhere.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import stat
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from docmill.adapters.stores.drafts import Draft, collect_leftovers, describe, guarded, in_the_way
 from docmill.adapters.stores.folders import make_folder
-from docmill.core.errors import BadRequest, DocmillError, NotFound, StageFailed, StorageFull, TooLarge
-from docmill.core.keys import check_key
+from docmill.adapters.stores.names import Place, key_of, names_of, place_of
+from docmill.core.errors import NotFound, StageFailed, TooLarge
 from docmill.ports import Stored
 
 T = TypeVar("T")
@@ -37,16 +35,11 @@ WRITERS: Final = 4
 BATCH: Final = 32
 MOVES: Final = 10
 CHUNK: Final = 1 << 20
-LEFTOVER_AGE: Final = 3600.0
 TEMPORARY: Final = ".tmp"
-LONGEST_NAME: Final = 200
-DIGEST_ATTRIBUTE: Final = b"user.docmill.sha256"
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore:
@@ -62,7 +55,7 @@ class LocalStore:
             # Several folders, because files are created in one folder only one after the other.
             (self._temporary / digit).mkdir(parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
-        self._waiting: deque[tuple[_Draft, asyncio.Future[Stored]]] = deque()
+        self._waiting: deque[tuple[Draft, asyncio.Future[Stored]]] = deque()
         self._writers: set[asyncio.Task[None]] = set()
         self._grown: dict[tuple[str, ...], int] = {}
         """Folders that got new folders since they were last synced, and how often."""
@@ -70,7 +63,7 @@ class LocalStore:
         collect_leftovers(self._temporary)
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
-        draft = _Draft(key, self._temporary)
+        draft = Draft(key, self._temporary)
         size = 0
         try:
             async for chunk in chunks:
@@ -86,12 +79,12 @@ class LocalStore:
                 await self._run(draft.close)
 
     async def put_bytes(self, key: str, data: bytes) -> Stored:
-        draft = _Draft(key, self._temporary)
+        draft = Draft(key, self._temporary)
         draft.add(data)
         return await self._store(draft)
 
     async def put_file(self, key: str, path: Path) -> Stored:
-        return await self._run(self._copy_in, _Draft(key, self._temporary), path)
+        return await self._run(self._copy_in, Draft(key, self._temporary), path)
 
     async def stat(self, key: str) -> Stored | None:
         return await self._run(self._stat, key)
@@ -130,14 +123,14 @@ class LocalStore:
 
     async def _run(self, function: Callable[..., T], *args: object) -> T:
         """Call it in a thread. A cancelled caller still waits for the thread, so that nothing is closed under it."""
-        future = asyncio.get_running_loop().run_in_executor(self._pool, _guarded, function, *args)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, guarded, function, *args)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             await _ended(future)
             raise
 
-    async def _store(self, draft: _Draft) -> Stored:
+    async def _store(self, draft: Draft) -> Stored:
         """Store it with whatever else waits: syncing several files together costs little more than syncing one."""
         done: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
         self._waiting.append((draft, done))
@@ -161,7 +154,7 @@ class LocalStore:
                 else:
                     done.set_exception(outcome)
 
-    def _copy_in(self, draft: _Draft, source: Path) -> Stored:
+    def _copy_in(self, draft: Draft, source: Path) -> Stored:
         with source.open("rb") as file, contextlib.closing(draft):
             while chunk := file.read(CHUNK):
                 draft.add(chunk)
@@ -171,12 +164,12 @@ class LocalStore:
             return outcome
         raise outcome
 
-    def _finish(self, drafts: Sequence[_Draft]) -> Sequence[Stored | Exception]:
+    def _finish(self, drafts: Sequence[Draft]) -> Sequence[Stored | Exception]:
         """Write all, sync all, move all, in this order: one journal commit serves many. Each has its own outcome."""
         with contextlib.ExitStack() as stack:
             for draft in drafts:
                 stack.callback(draft.close)
-            for step in (_Draft.write, _Draft.seal):
+            for step in (Draft.write, Draft.seal):
                 for draft in drafts:
                     draft.attempt(step, draft)
             folders = groupby(sorted(drafts, key=_folders), key=_folders)
@@ -184,14 +177,14 @@ class LocalStore:
                 self._move_into_place(names, list(neighbours))
             return [draft.outcome() for draft in drafts]
 
-    def _move_into_place(self, folders: tuple[str, ...], drafts: Sequence[_Draft]) -> None:
+    def _move_into_place(self, folders: tuple[str, ...], drafts: Sequence[Draft]) -> None:
         """Drafts of one folder: one walk to it and one sync of it serve them all."""
         for _ in range(MOVES):
             left = [draft for draft in drafts if not (draft.is_moved or draft.error)]
             if not left:
                 return
             try:
-                _guarded(self._move_all, folders, left)
+                guarded(self._move_all, folders, left)
             except Exception as error:
                 for draft in left:
                     draft.error = draft.error or error
@@ -199,7 +192,7 @@ class LocalStore:
             if not (draft.is_moved or draft.error):
                 draft.error = StageFailed("storage_failed", why=os.strerror(errno.EBUSY))
 
-    def _move_all(self, folders: tuple[str, ...], drafts: Sequence[_Draft]) -> None:
+    def _move_all(self, folders: tuple[str, ...], drafts: Sequence[Draft]) -> None:
         """Who is not moved and has no error shall try again: a delete took the folder away because it was empty."""
         try:
             with self._path(folders, create=True) as path:
@@ -230,7 +223,7 @@ class LocalStore:
         except NotFound:
             return None
         try:
-            return _describe(key, fd)
+            return describe(key, fd)
         finally:
             os.close(fd)
 
@@ -257,7 +250,7 @@ class LocalStore:
             except BaseException:
                 draft.unlink(missing_ok=True)
                 raise
-            return Stored(key, size, digest.hexdigest(), _describe(key, file.fileno()).etag)
+            return Stored(key, size, digest.hexdigest(), describe(key, file.fileno()).etag)
 
     def _delete(self, place: Place) -> bool:
         try:
@@ -325,7 +318,7 @@ class LocalStore:
     def _walk(self, prefix: str) -> Iterator[tuple[str, int, float]]:
         """Start at the deepest folder that the prefix names in full, and keep what begins with it."""
         known = prefix.rpartition("/")[0]
-        folders = _names_of(known) if known else ()
+        folders = names_of(known) if known else ()
         try:
             with self._folder(folders) as folder:
                 for names, facts in _files_below(folder):
@@ -335,87 +328,6 @@ class LocalStore:
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise
-
-
-class Place:
-    """Where a key lies: names of folders below the root, and a file name."""
-
-    __slots__ = ("folders", "name")
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        *folders, self.name = names
-        self.folders = tuple(folders)
-
-
-class _Draft:
-    """Bytes on their way to a key: a temporary file, made by the first write, that knows its size and digest."""
-
-    def __init__(self, key: str, folder: Path) -> None:
-        self.key = key
-        self.place = place_of(key)
-        name = uuid4().hex
-        self.path = folder / name[0] / name
-        self.size = 0
-        self.waiting = 0
-        self.error: Exception | None = None
-        self.is_moved = False
-        self._chunks: list[bytes] = []
-        self._digest = hashlib.sha256()
-        self._fd = -1
-
-    @property
-    def is_open(self) -> bool:
-        return self._fd >= 0
-
-    def add(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self.waiting += len(chunk)
-
-    def write(self) -> None:
-        """Write what was added."""
-        if not self.is_open:
-            self._fd = os.open(self.path, _CREATE, 0o600)
-        data = b"".join(self._chunks)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-        self._digest.update(data)
-        self.size += len(data)
-        self._chunks, self.waiting = [], 0
-
-    def seal(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # without attributes, stat does not know the digest
-            os.setxattr(self._fd, DIGEST_ATTRIBUTE, self._digest.hexdigest().encode())
-        os.fsync(self._fd)
-
-    def move(self, folder: int) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError):  # the folder was deleted meanwhile
-                os.rename(self.path, self.place.name, dst_dir_fd=folder)
-                self.is_moved = True
-        except IsADirectoryError as error:
-            raise in_the_way() from error
-
-    def attempt(self, function: Callable[..., None], *args: object) -> None:
-        """Call it, unless something failed before; a fault is this draft's own."""
-        if not self.error:
-            try:
-                _guarded(function, *args)
-            except Exception as error:
-                self.error = error
-
-    def outcome(self) -> Stored | Exception:
-        if self.error:
-            return self.error
-        return Stored(self.key, self.size, self._digest.hexdigest(), _describe(self.key, self._fd).etag)
-
-    def close(self) -> None:
-        """Close it. If it was not moved into place, it is gone."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-            if not self.is_moved:
-                self.path.unlink(missing_ok=True)
 
 
 class _Reader:
@@ -435,7 +347,7 @@ class _Reader:
             os.close(self._fd)
 
 
-def _folders(draft: _Draft) -> tuple[str, ...]:
+def _folders(draft: Draft) -> tuple[str, ...]:
     return draft.place.folders
 
 
@@ -445,50 +357,6 @@ async def _ended(future: asyncio.Future[T]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([future])
     future.exception()
-
-
-def place_of(key: str) -> Place:
-    return Place(_names_of(check_key(key)))
-
-
-def _names_of(key: str) -> tuple[str, ...]:
-    return tuple(name for segment in key.split("/") for name in _parts(segment))
-
-
-def _parts(segment: str) -> Iterator[str]:
-    """One name, or several if the segment is too long for one; all but the last then end in '~'."""
-    escaped = quote(segment, safe="@+=, ()").replace("~", "%7E")
-    if escaped.startswith("."):
-        escaped = "%2E" + escaped[1:]
-    while len(escaped) > LONGEST_NAME:
-        yield escaped[:LONGEST_NAME] + "~"
-        escaped = escaped[LONGEST_NAME:]
-    yield escaped
-
-
-def key_of(names: tuple[str, ...]) -> str:
-    """The key whose path these names are."""
-    return unquote(re.sub(r"~(/|$)", "", "/".join(names)))
-
-
-def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:
-    """Remove temporary files that nobody has written to for *age* seconds."""
-    removed = 0
-    for path in folder.glob("*/*"):
-        with contextlib.suppress(FileNotFoundError):
-            if path.lstat().st_mtime < time.time() - age:
-                path.unlink()
-                removed += 1
-    return removed
-
-
-def _describe(key: str, fd: int) -> Stored:
-    facts = os.fstat(fd)
-    try:
-        digest = os.getxattr(fd, DIGEST_ATTRIBUTE).decode("ascii", "replace")
-    except (OSError, AttributeError):
-        digest = ""
-    return Stored(key, facts.st_size, digest, digest or f"{facts.st_mtime_ns:x}-{facts.st_size:x}")
 
 
 def _files_below(folder: int) -> Iterator[tuple[tuple[str, ...], os.stat_result]]:
@@ -510,18 +378,3 @@ def _files_inside(name: str, parent: int) -> Iterator[tuple[tuple[str, ...], os.
             yield (name, *names), facts
     finally:
         os.close(folder)
-
-
-def in_the_way() -> BadRequest:
-    return BadRequest("key_invalid", why="it and another object's key are in each other's way")
-
-
-def _guarded(function: Callable[..., T], *args: object) -> T:
-    try:
-        return function(*args)
-    except DocmillError:
-        raise
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StorageFull("storage_full") from error
-        raise StageFailed("storage_failed", why=error.strerror or type(error).__name__) from error
