@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from .grids import Grid, grid_of
+
 DETAILS = re.compile(r"<details>\s*<summary>[^<]*</summary>\s*(.*?)\s*</details>", re.DOTALL)
 
 ONE_LINE = b"""%PDF-1.4
@@ -58,6 +60,34 @@ def analyse(data: bytes) -> Any:
 
 def render(middle: Any, page: Any, image: Callable[[Any], str] | None = None) -> str:
     """One page's Markdown. Text that the parser hid inside pictures stays visible."""
+    short, grids = _shortened(page)
+    markdown: str | None = _rendered(middle, short, image)
+    for grid in grids:
+        markdown = grid.put_into(markdown) if markdown is not None else None
+    return markdown if markdown is not None else _rendered(middle, page, image)
+
+
+def _shortened(page: Any) -> tuple[Any, list[Grid]]:
+    """The page without the cells of its long tables that need no parser."""
+    grids: list[Grid] = []
+
+    def short(child: Any) -> Any:
+        grid = grid_of(child.content) if child.type == "table_body" else None
+        if grid is None:
+            return child
+        grids.append(grid)
+        return child.model_copy(update={"content": grid.html})
+
+    blocks = [
+        block.model_copy(update={"content": [short(child) for child in block.content]})
+        if block.type == "table"
+        else block
+        for block in page.blocks
+    ]
+    return (page.model_copy(update={"blocks": blocks}) if grids else page), grids
+
+
+def _rendered(middle: Any, page: Any, image: Callable[[Any], str] | None) -> str:
     from docvortex.render.api import render as render_document
     from docvortex.render.contracts import MarkdownRenderOptions, RenderFormat
 
