@@ -91,11 +91,65 @@ def test_notes_stand_below_the_page_and_their_marks_in_the_text(bench: Bench, tm
 
 def test_a_document_without_notes_is_read_as_it_is(tmp_path: Path) -> None:
     from docmill.adapters.engines.local.notes import Notes
+    from docmill.adapters.engines.local.word import prepared
 
     path = documents.docx(tmp_path / "plain.docx")
+    notes = Notes()
 
-    assert path.read_bytes() == Notes(path).marked()
-    assert "text" == Notes(path).below("text")
+    assert path.read_bytes() == prepared(path, notes)
+    assert "text" == notes.below("text")
+
+
+def test_bullets_are_as_deep_as_their_style_says(bench: Bench, tmp_path: Path) -> None:
+    from docx import Document
+
+    document = Document()
+    for style, text in [
+        ("List Bullet", "harbours"),
+        ("List Bullet 2", "Kiel"),
+        ("List Bullet 3", "the old one"),
+        ("List Bullet", "towns"),
+        ("Normal", "Between two lists."),
+        ("List Bullet", "rivers"),
+        ("List Bullet 2", "Elbe"),
+        ("List Number", "first"),
+        ("Normal", "Between two steps."),
+        ("List Number", "second"),
+    ]:
+        document.add_paragraph(text, style=style)
+    document.save(tmp_path / "lists.docx")
+
+    text = bench.parse(tmp_path / "lists.docx").markdown
+
+    assert (
+        "- harbours\n    - Kiel\n        - the old one\n- towns\n\nBetween two lists.\n\n- rivers\n    - Elbe" in text
+    )
+    assert "1. first\n\nBetween two steps.\n\n2. second" in text
+    assert "#" not in text
+
+
+@pytest.mark.parametrize("kind", ["bullet", "decimal"])
+def test_only_numbers_that_text_interrupts_are_headings(bench: Bench, tmp_path: Path, kind: str) -> None:
+    from docx import Document
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    document = Document()
+    numbering = document.part.numbering_part.element
+    depths = "".join(f'<w:lvl w:ilvl="{n}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/></w:lvl>' for n in range(2))
+    numbering.insert(0, parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="77">{depths}</w:abstractNum>'))
+    numbering.append(parse_xml(f'<w:num {nsdecls("w")} w:numId="77"><w:abstractNumId w:val="77"/></w:num>'))
+    for level, text in [(0, "Ships"), (1, "Cogs"), (None, "They had one mast."), (0, "Crews"), (1, "Pilots")]:
+        paragraph = document.add_paragraph(text)
+        if level is not None:
+            properties = paragraph._p.get_or_add_pPr().get_or_add_numPr()
+            properties.get_or_add_ilvl().val, properties.get_or_add_numId().val = level, 77
+    document.save(tmp_path / "levels.docx")
+
+    text = bench.parse(tmp_path / "levels.docx").markdown
+
+    assert (kind == "decimal") is ("# " in text)
+    assert (kind == "bullet") is ("- Ships\n    - Cogs\n\nThey had one mast.\n\n- Crews\n    - Pilots" in text)
 
 
 def test_lists_in_lists_keep_their_depth_and_numbers(bench: Bench, tmp_path: Path) -> None:

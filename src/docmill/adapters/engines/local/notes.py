@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
-from pathlib import Path
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 from .markdown import escape
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-BODY = "word/document.xml"
 PARTS = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
 REFERENCE = re.compile(rb"""<w:(footnote|endnote)Reference\b[^>]*?\bw:id=["'](-?\d+)["'][^>]*?/>""")
 OPEN, CLOSE = "\ue0d0", "\ue0d1"
@@ -22,25 +19,13 @@ MARK = re.compile(f" ?(?:<sup>{OPEN}([0-9]+){CLOSE}</sup>|{OPEN}([0-9]+){CLOSE})
 class Notes:
     """What the notes of a document say, in the order in which its text refers to them."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self) -> None:
         self._texts: list[str] = []
-        self._source = source
 
-    def marked(self) -> bytes:
-        """The document with a mark at the place of each note."""
-        data = self._source.read_bytes()
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = set(archive.namelist())
-            known = {
-                (kind, note): text
-                for kind, part in PARTS.items()
-                if part in names
-                for note, text in read(archive.read(part), kind).items()
-            }
-            if not known or BODY not in names:
-                return data
-            body = REFERENCE.sub(lambda found: self._mark(found, known), archive.read(BODY))
-            return repacked(archive, body) if self._texts else data
+    def marked(self, body: bytes, parts: Mapping[str, bytes]) -> bytes:
+        """The document's text with a mark at the place of each note."""
+        known = {(kind, note): text for kind, part in parts.items() for note, text in read(part, kind).items()}
+        return REFERENCE.sub(lambda found: self._mark(found, known), body) if known else body
 
     def _mark(self, found: re.Match[bytes], known: dict[tuple[str, str], str]) -> bytes:
         text = known.get((found[1].decode(), found[2].decode()))
@@ -78,11 +63,3 @@ def read(part: bytes, kind: str) -> dict[str, str]:
 def said(paragraph: ElementTree.Element) -> list[str]:
     blank = {f"{W}tab": " ", f"{W}br": " "}
     return [each.text or "" if each.tag == f"{W}t" else blank.get(each.tag, "") for each in paragraph.iter()]
-
-
-def repacked(archive: zipfile.ZipFile, body: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
-        for entry in archive.infolist():
-            new.writestr(entry.filename, body if entry.filename == BODY else archive.read(entry))
-    return out.getvalue()

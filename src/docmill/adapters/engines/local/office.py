@@ -13,6 +13,7 @@ from . import numbers, sniff, vortex
 from .job import Job
 from .markdown import disarm, escape, tidy
 from .notes import Notes, shown
+from .word import listed, prepared
 
 SHEET = re.compile(r"<(?:\w+:)?sheet\s[^>]*>")
 SHEET_NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)')""")
@@ -24,7 +25,7 @@ SUFFIX = {sniff.DOCX: "docx", sniff.PPTX: "pptx", sniff.XLSX: "xlsx"}
 
 
 def read(job: Job) -> None:
-    notes = Notes(job.source)
+    notes = Notes()
     result = parse(job, notes)
     properties = result.middle_json.metadata.document
     if properties is not None:
@@ -73,8 +74,9 @@ def parse(job: Job, notes: Notes) -> Any:
     import docvortex
 
     vortex.show_numbers(numbers.displayed)
+    vortex.keep_lists(listed)
     try:
-        data = notes.marked() if job.media_type == sniff.DOCX else job.source.read_bytes()
+        data = prepared(job.source, notes) if job.media_type == sniff.DOCX else job.source.read_bytes()
         return docvortex.parse(data, file_suffix=SUFFIX[job.media_type])
     except (MemoryError, RecursionError):
         raise

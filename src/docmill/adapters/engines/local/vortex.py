@@ -116,6 +116,24 @@ def show_numbers(displayed: Callable[[Any, str], str]) -> None:
     SpreadsheetProjector._cell_value_to_html = shown
 
 
+def keep_lists(are_lists: Callable[[Any], set[int]]) -> None:
+    """The parser takes lists of several levels that text interrupts for numbered headings. Bullets are none, and
+    neither are the lists that *are_lists* finds in the document."""
+    from docvortex.analyzers.native.office.docx.docx_converter import DocxConverter
+
+    bare = DocxConverter._detect_heading_list_numids
+    if getattr(bare, "are_lists", None) is are_lists:
+        return
+
+    def headings(self: Any) -> set[int]:
+        found: set[int] = bare(self)
+        numbered = {number for number in found if self._is_numbered_list(number, 0)}
+        return numbered - are_lists(self.docx_obj) if numbered else numbered
+
+    headings.are_lists = are_lists  # type: ignore[attr-defined]
+    DocxConverter._detect_heading_list_numids = headings
+
+
 def tables(page: Any) -> Iterator[tuple[Any, str]]:
     """The page's tables with their HTML."""
     for block in page.blocks:
