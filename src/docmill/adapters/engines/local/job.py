@@ -56,6 +56,7 @@ class Job:
     """Whether somebody has a long document's windows read one by one."""
     divided: int = 0
     """Pages of a document that was left to them."""
+    _has_assets: bool = False
     _waiting: list[tuple[Figure, str]] = field(default_factory=list)
     _counts: dict[tuple[int, str], int] = field(default_factory=dict)
 
@@ -150,7 +151,9 @@ class Job:
     def _write(self, name: str, data: bytes) -> None:
         self._spend(len(data))
         assets = self.folder / "assets"
-        assets.mkdir(exist_ok=True)
+        if not self._has_assets:
+            assets.mkdir(exist_ok=True)
+            self._has_assets = True
         (assets / name).write_bytes(data)
 
     def _spend(self, size: int) -> None:

@@ -28,7 +28,7 @@ from .figures import Cutter
 from .lite import WINDOW
 from .pixels import Pixels
 from .running import Edges, Remembered, Running, edges
-from .survey import LONGEST_SIDE, OpenPages, Survey, is_sensible, is_tagged, page_size, rendered, survey
+from .survey import LONGEST_SIDE, OpenPages, Source, Survey, is_sensible, is_tagged, page_size, rendered, survey, taken
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -67,7 +67,7 @@ def read(job: Job) -> None:
         job.check_pages(total)
         if not total:
             raise DocumentError("document_broken", why="it has no pages")
-        job.title = telling(document.get_metadata_dict().get("Title", "").strip())
+        job.title = telling(document.get_metadata_value("Title").strip())
         if job.divisible and total > LONG:
             job.divided = total
             return
@@ -76,7 +76,7 @@ def read(job: Job) -> None:
             if start:
                 pages.renew()
             reader.window(range(start, min(start + WINDOW, total)), before)
-    conclude(job)
+    conclude(job, pages.source)
 
 
 def read_part(
@@ -87,15 +87,15 @@ def read_part(
         return Reader(job, pages, found, total).window(indices, before, wanted=wanted, is_called=is_called)
 
 
-def conclude(job: Job) -> None:
+def conclude(job: Job, source: Source | None = None) -> None:
     """What is looked at when all pages are read."""
-    if hurt := streams.hurt(job.source, images=bool(job.facts.get("ocr_pages"))):
+    if hurt := streams.hurt(source or job.source, images=bool(job.facts.get("ocr_pages"))):
         job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
 
 
 @contextlib.contextmanager
 def opened(job: Job) -> Iterator[tuple[OpenPages, Pixels | None]]:
-    with contextlib.closing(OpenPages(job.source)) as pages, pixels.opened(job.source) as found:
+    with contextlib.closing(OpenPages(taken(job.source))) as pages, pixels.opened(job.source) as found:
         yield pages, found
 
 
@@ -156,7 +156,7 @@ class Reader:
         """liteparse's pages, unless one of them would take all memory."""
         if not all(is_sensible(page_size(self._pages.document, index)) for index in indices):
             return {}
-        return lite.pages(self._job.source, indices, self._total, tagged=self.tagged)
+        return lite.pages(self._pages.source, indices, self._total, tagged=self.tagged)
 
     def _structure(self, page: Survey, fast: Any) -> tuple[list[Block] | None, bool]:
         """The quick reading of a page, and whether it is in doubt."""

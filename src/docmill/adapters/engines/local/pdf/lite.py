@@ -6,18 +6,21 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from .survey import Source
+
 WINDOW = 32
 
 
-def pages(source: Path, indices: range, total: int, *, tagged: bool) -> dict[int, Page]:
+def pages(source: Source, indices: range, total: int, *, tagged: bool) -> dict[int, Page]:
     """The pages of a window by index; nothing if it cannot read them."""
-    # It goes by the name's ending, and our file has none.
-    named = Path("input.pdf")
-    named.unlink(missing_ok=True)
-    named.symlink_to(source)
     reader = parser(tagged) if len(indices) == total else make(tagged, f"{indices.start + 1}-{indices.stop}")
     try:
-        return {page.page_num - 1: Page(page, named) for page in reader.parse(str(named.absolute())).pages}
+        if isinstance(source, bytes):
+            read = reader.parse_bytes(source)
+        else:
+            source = named(source)
+            read = reader.parse(str(source))
+        return {page.page_num - 1: Page(page, source) for page in read.pages}
     except MemoryError:
         raise
     except BaseException as error:
@@ -25,6 +28,14 @@ def pages(source: Path, indices: range, total: int, *, tagged: bool) -> dict[int
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         return {}
+
+
+def named(source: Path) -> Path:
+    """It goes by the name's ending, and our file has none."""
+    link = Path("input.pdf").absolute()
+    link.unlink(missing_ok=True)
+    link.symlink_to(source)
+    return link
 
 
 @cache
@@ -57,7 +68,7 @@ def make(tagged: bool, targets: str | None = None) -> Any:
     return made._native
 
 
-def count_columns(source: Path, number: int) -> int:
+def count_columns(source: Source, number: int) -> int:
     """How many columns of text a page has; 0 if that is not known. For each page it would take a tenth of all time."""
     from liteparse import LiteParse, ParseError
 
@@ -74,7 +85,7 @@ def count_columns(source: Path, number: int) -> int:
 class Page:
     """One page; what nobody asks for stays on the other side."""
 
-    def __init__(self, native: Any, source: Path) -> None:
+    def __init__(self, native: Any, source: Source) -> None:
         self._native = native
         self._source = source
         self.page_num: int = native.page_num

@@ -7,6 +7,8 @@ import re
 import zlib
 from pathlib import Path
 
+from .survey import Source
+
 LARGEST_FILE = 16 << 20
 MOST_BYTES = 2 << 20
 """Inflated, of one document: enough for the text of some hundred pages, and a few milliseconds."""
@@ -20,11 +22,11 @@ LONGEST_LETTERS = 200_000
 """Bytes of a stream written as letters, which take long to turn back."""
 
 
-def hurt(source: Path, *, images: bool) -> int:
+def hurt(source: Source, *, images: bool) -> int:
     """How many streams of text, or also of pictures, do not come out as they went in."""
-    if source.stat().st_size > LARGEST_FILE:
+    if isinstance(source, Path) and source.stat().st_size > LARGEST_FILE:
         return 0
-    data = source.read_bytes()
+    data = source.read_bytes() if isinstance(source, Path) else source
     if b"/Encrypt" in data:
         return 0
     found, left = 0, MOST_BYTES

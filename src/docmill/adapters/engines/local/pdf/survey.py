@@ -33,6 +33,11 @@ SENSIBLE_SIDE = (1, 100_000)
 """Points. PDF once ended at 14,400; liteparse's memory grows with the area."""
 ERROR_PASSWORD = 4
 KEPT_OPEN = 2
+SMALL = 4 << 20
+"""Bytes. A smaller file is read once for all who look at it: PDFium takes a file in small pieces, each a call to the
+system."""
+Source = Path | bytes
+"""Where a file is, or all of it."""
 ODD = re.compile("[\\ue000-\\uf8ff\\ufffd\\x00-\\x08\\x0e-\\x1b]")
 
 
@@ -63,7 +68,12 @@ class Survey:
         return self.letters < FEW_LETTERS and (self.picture_cover > 0.02 or self.paths > 50)
 
 
-def open_document(source: Path) -> Any:
+def taken(source: Path) -> Source:
+    """The file itself, if it is small."""
+    return source.read_bytes() if 0 < source.stat().st_size <= SMALL else source
+
+
+def open_document(source: Source) -> Any:
     vortex.settle_fonts()
     try:
         return pdfium.PdfDocument(source)
@@ -102,8 +112,8 @@ def is_drawable(size: tuple[float, float]) -> bool:
 class OpenPages:
     """Pages to look at. A page that is closed takes its fonts along, so the last ones stay open for the next."""
 
-    def __init__(self, source: Path) -> None:
-        self._source = source
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.document = open_document(source)
         self._open: dict[int, Any] = {}
 
@@ -117,7 +127,7 @@ class OpenPages:
     def renew(self) -> None:
         """PDFium keeps what it has read of a document; a long one is opened anew now and then."""
         self.close()
-        self.document = open_document(self._source)
+        self.document = open_document(self.source)
 
     def close(self) -> None:
         while self._open:
