@@ -10,6 +10,8 @@ CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\
 BETWEEN_CJK = re.compile(f"(?<=[{CJK}]) +(?=[{CJK}])")
 BULLET = re.compile(r"^([ \t]*)[•▪◦‣●∙·]\s+", re.MULTILINE)
 WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+BLANKED = str.maketrans({code: " " for code in range(128) if not chr(code).isalnum()})
+"""For ASCII, which has no other letters: many times as quick as to look for words."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 BAD_LINK = re.compile(
     r"\[([^\]\n]*)\]\(\s*<?\s*(?:javascript|vbscript|data|file):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
@@ -45,14 +47,15 @@ def disarm(markdown: str) -> str:
 
 
 def words(text: str) -> Counter[str]:
-    return Counter(WORD.findall(text.casefold()))
+    text = text.casefold()
+    return Counter(text.translate(BLANKED).split() if text.isascii() else WORD.findall(text))
 
 
 def coverage(text: str, markdown: str) -> float:
     """How much of the text's words the Markdown has, 0-1."""
-    wanted = words(text)
+    wanted, found = words(text), words(markdown)
     total = wanted.total()
-    return (wanted & words(markdown)).total() / total if total else 1.0
+    return sum(map(min, wanted.values(), map(found.__getitem__, wanted))) / total if total else 1.0
 
 
 def escape(text: str) -> str:

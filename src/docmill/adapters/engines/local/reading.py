@@ -33,9 +33,10 @@ TELLING = 1500
 """Letters. More of them tell no more of the language."""
 FEWEST = 24
 """Letters; Chinese ones say three times as much."""
-GLANCE = 200
+GLANCES = (80, 200)
+"""Letters of the beginning and of the middle."""
 SURE = 40.0
-"""How far the first language must be ahead of the second in a glance, or all of the letters are read."""
+"""How far the first language must be ahead of the second in a glance, or more of the letters are read."""
 LIKELY = """
 ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id is it ja ko lt lv ms nl nn no pl pt ro ru sk sl sr sv
 sw ta th tr uk ur vi zh
@@ -81,14 +82,15 @@ def guess_language(text: str) -> str | None:
     if not says_enough(text[:TELLING]):
         return None
     middle = len(text) // 2
-    first, second = classifier()(text[:GLANCE] + text[max(GLANCE, middle) : middle + GLANCE])[:2]
-    if first[1] - second[1] >= SURE:
-        return first[0]
+    for glance in GLANCES:
+        first, second = classifier()(text[:glance] + text[max(glance, middle) : middle + glance])[:2]
+        if first[1] - second[1] >= SURE:
+            return first[0]
     return classifier()(text[:TELLING])[0][0]
 
 
 def says_enough(text: str) -> bool:
-    if sum(map(str.isalpha, text)) >= FEWEST:
+    if sum(map(str.isalpha, text[: 3 * FEWEST])) >= FEWEST or sum(map(str.isalpha, text)) >= FEWEST:
         return True
     return sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha()) >= FEWEST
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 from statistics import median
 
 from . import ruled
 from .blocks import Cell
 from .charts import has_axis
-from .ruled import PROSE, Grid, Line, Rect, Word, text_of
+from .ruled import BY_HEIGHT, FROM_LEFT, PROSE, Grid, Line, Rect, Word, inside, text_of
 
 APART = 0.75
 """Times a line's height: a wider gap parts two cells."""
@@ -44,8 +45,10 @@ class Chunk:
         return self.words[-1].x1
 
 
-@dataclass(slots=True)
+@dataclass
 class TextLine:
+    """Its words are all there before anybody asks where it stands, which many do."""
+
     words: list[Word] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
 
@@ -57,42 +60,47 @@ class TextLine:
     def y1(self) -> float:
         return max(word.y1 for word in self.words)
 
-    @property
+    @cached_property
     def middle(self) -> float:
-        return median(word.middle[1] for word in self.words)
+        return median(word.y for word in self.words)
 
-    @property
+    @cached_property
     def height(self) -> float:
         return median(word.y1 - word.y0 for word in self.words)
-
-
-def inside(words: Sequence[Word], box: Rect) -> list[Word]:
-    return [word for word in words if box[0] <= word.middle[0] <= box[2] and box[1] <= word.middle[1] <= box[3]]
 
 
 def text_lines(words: Sequence[Word], walls: Sequence[Line] = ()) -> list[TextLine]:
     """Words at one height, each line cut where a gap or a wall parts its cells."""
     lines: list[TextLine] = []
-    for word in sorted(words, key=lambda word: word.middle[1]):
-        last = lines[-1].words[-1] if lines else None
-        if last is not None and word.middle[1] - last.middle[1] < 0.45 * min(word.y1 - word.y0, last.y1 - last.y0):
+    last: Word | None = None
+    for word in sorted(words, key=BY_HEIGHT):
+        if last is not None and word.y - last.y < 0.45 * min(word.y1 - word.y0, last.y1 - last.y0):
             lines[-1].words.append(word)
         else:
             lines.append(TextLine([word]))
+        last = word
     for line in lines:
-        line.words.sort(key=lambda word: word.x0)
-        apart = APART * line.height
-        for word in line.words:
-            last = line.chunks[-1].words[-1] if line.chunks else None
-            if (
-                last is None
-                or word.x0 - last.x1 > (TIGHT * line.height if are_two_numbers(last, word) else apart)
-                or any(stands_between(wall, last, word) for wall in walls)
-            ):
-                line.chunks.append(Chunk([word]))
-            else:
-                line.chunks[-1].words.append(word)
+        line.words.sort(key=FROM_LEFT)
+        line.chunks = chunks_of(line, walls)
     return lines
+
+
+def chunks_of(line: TextLine, walls: Sequence[Line]) -> list[Chunk]:
+    apart, tight = APART * line.height, TIGHT * line.height
+    words = [line.words[0]]
+    chunks = [Chunk(words)]
+    for before, word in pairwise(line.words):
+        gap = word.x0 - before.x1
+        if (
+            gap > apart
+            or (gap > tight and are_two_numbers(before, word))
+            or (walls and any(stands_between(wall, before, word) for wall in walls))
+        ):
+            words = [word]
+            chunks.append(Chunk(words))
+        else:
+            words.append(word)
+    return chunks
 
 
 def are_two_numbers(one: Word, other: Word) -> bool:
@@ -102,8 +110,8 @@ def are_two_numbers(one: Word, other: Word) -> bool:
 
 
 def stands_between(wall: Line, one: Word, other: Word) -> bool:
-    here = wall.start - 1 <= one.middle[1] <= wall.end + 1
-    return here and one.middle[0] < wall.at < other.middle[0] and one.x1 - 1 <= wall.at <= other.x0 + 1
+    here = wall.start - 1 <= one.y <= wall.end + 1
+    return here and one.x < wall.at < other.x and one.x1 - 1 <= wall.at <= other.x0 + 1
 
 
 def split_at(lines: Sequence[TextLine], found: Sequence[tuple[float, float]], borders: Sequence[float]) -> None:
@@ -113,7 +121,7 @@ def split_at(lines: Sequence[TextLine], found: Sequence[tuple[float, float]], bo
         for chunk in line.chunks:
             rest = [chunk.words[0]]
             for before, word in pairwise(chunk.words):
-                number = next((n for n, at in enumerate(borders) if before.middle[0] < at < word.middle[0]), None)
+                number = next((n for n, at in enumerate(borders) if before.x < at < word.x), None)
                 if number is not None and (
                     abs(word.x0 - found[number + 1][0]) < 2.5 or abs(chunk.x1 - found[number + 1][1]) < 2.5
                 ):
@@ -454,7 +462,7 @@ def halves(box: Rect, words: Sequence[Word]) -> tuple[list[Word], list[Word]] | 
     border = gutter(own, box)
     if border is None:
         return None
-    left, right = ([word for word in own if (word.middle[0] < border) is side] for side in (True, False))
+    left, right = ([word for word in own if (word.x < border) is side] for side in (True, False))
     return (left, right) if left and right else None
 
 

@@ -126,8 +126,8 @@ def held_by(box: Rect, grids: list[Grid]) -> list[Grid]:
 def left_over(box: Rect, grids: list[Grid], page: Any, words: list[Word], *, above: bool) -> list[Block]:
     """The words in the box that stand in none of its tables, above the first of them or farther down."""
     edge = grids[0].box[1]
-    own = [word for word in aligned.inside(words, box) if (word.middle[1] < edge) is above]
-    own = [word for word in own if not any(aligned.inside([word], grown_by(grid.box, NEAR)) for grid in grids)]
+    own = [word for word in ruled.inside(words, box) if (word.y < edge) is above]
+    own = [word for word in own if not any(ruled.inside([word], grown_by(grid.box, NEAR)) for grid in grids)]
     return [Block("text", ruled.text_of(own), box=share(ruled.around(own), page))] if own else []
 
 
@@ -193,7 +193,7 @@ def reaches_beyond(box: Rect, grid: Rect, words: list[Word]) -> bool:
     if box[1] >= grid[1] - 8 and box[3] <= grid[3] + 8:
         return False
     above, below = (box[0], box[1], box[2], grid[1]), (box[0], grid[3], box[2], box[3])
-    lines = [line for part in (above, below) for line in aligned.text_lines(aligned.inside(words, part))]
+    lines = [line for part in (above, below) for line in aligned.text_lines(ruled.inside(words, part))]
     return any(len(line.chunks) > 1 for line in lines)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from .aligned import TextLine, column_of, columns, inside, text_lines
-from .ruled import PROSE, Line, Rect, Word
+from .aligned import TextLine, column_of, columns, text_lines
+from .ruled import PROSE, Line, Rect, Word, Words, inside
 
 NEAR = 2.3
 """Times the usual distance of lines: what stands farther off is no part of the table."""
@@ -109,6 +109,8 @@ def hugs_words(line: Line, words: Sequence[Word]) -> bool:
     """An underline, or an edge of the paper colour behind a line of text: as long as the words, which have no gap as
     wide as between cells."""
     at, left, right = line.at, line.start - 2, line.end + 2
+    if isinstance(words, Words):
+        words = words.between(at - words.tallest, at + words.tallest)
     above = [w for w in words if abs(at - w.y1) < 0.4 * (w.y1 - w.y0) and left <= w.x0 and w.x1 <= right]
     below = [w for w in words if abs(at - w.y0) < 0.4 * (w.y1 - w.y0) and left <= w.x0 and w.x1 <= right]
     for near in (above, below):

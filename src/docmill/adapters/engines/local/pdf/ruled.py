@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from .blocks import Cell, joined
@@ -27,11 +28,31 @@ PROSE = 9
 
 
 class Word:
-    __slots__ = ("middle", "text", "x0", "x1", "y0", "y1")
+    """A word and its box; `x` and `y` are the middle of it."""
+
+    __slots__ = ("text", "x", "x0", "x1", "y", "y0", "y1")
 
     def __init__(self, text: str, x0: float, y0: float, x1: float, y1: float) -> None:
         self.text, self.x0, self.y0, self.x1, self.y1 = text, x0, y0, x1, y1
-        self.middle = (x0 + x1) / 2, (y0 + y1) / 2
+        self.x = (x0 + x1) / 2
+        self.y = (y0 + y1) / 2
+
+
+BY_HEIGHT = attrgetter("y")
+FROM_LEFT = attrgetter("x0")
+
+
+class Words(list[Word]):
+    """A page's words from top to bottom: those of a part are asked for again and again."""
+
+    def __init__(self, words: Iterable[Word]) -> None:
+        super().__init__(sorted(words, key=BY_HEIGHT))
+        self._heights = [word.y for word in self]
+        self.tallest = max((word.y1 - word.y0 for word in self), default=0.0)
+
+    def between(self, top: float, bottom: float) -> list[Word]:
+        """Those whose middle lies there."""
+        return self[bisect_left(self._heights, top) : bisect_right(self._heights, bottom)]
 
 
 @dataclass(slots=True)
@@ -58,15 +79,21 @@ class Grid:
         return max((at + cell.columns for row in laid_out(self.rows) for at, cell in row), default=0)
 
 
-def words_of(page: Any) -> list[Word]:
+def words_of(page: Any) -> Words:
     """The level words; what stands upright beside a table is no part of it."""
-    return [
+    return Words(
         Word(stripped, x, y, x + width, y + height)
         for item in page.text_items
         if abs(item.rotation) <= 1
         for text, x, y, width, height in item.words or ((item.text, item.x, item.y, item.width, item.height),)
         if (stripped := text.strip())
-    ]
+    )
+
+
+def inside(words: Sequence[Word], box: Rect) -> list[Word]:
+    x0, y0, x1, y1 = box
+    near = words.between(y0, y1) if isinstance(words, Words) else words
+    return [word for word in near if x0 <= word.x <= x1 and y0 <= word.y <= y1]
 
 
 def around(words: Sequence[Word]) -> Rect:
@@ -121,7 +148,7 @@ def merged(lines: list[Line]) -> list[Line]:
     return result
 
 
-def drawn(page: Any) -> tuple[list[Line], list[Line], list[Word]]:
+def drawn(page: Any) -> tuple[list[Line], list[Line], Words]:
     """Level and upright lines, and the words; a page full of drawing has no lines that mean a table."""
     graphics = page.vector_graphics
     if graphics is None or len(graphics.lines) + len(graphics.shapes) > MOST_LINES:
@@ -194,19 +221,19 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
         max(line.at for line in upright),
         max(line.at for line in level),
     )
-    own = [word for word in words if box[0] <= word.middle[0] <= box[2] and box[1] <= word.middle[1] <= box[3]]
+    own = inside(words, box)
     if are_crossed(own, upright):
         return None
-    xs = edges(upright, [word.middle[0] for word in own], DOUBLE)
-    ys = edges(level, [word.middle[1] for word in own], DOUBLE)
+    xs = edges(upright, [word.x for word in own], DOUBLE)
+    ys = edges(level, [word.y for word in own], DOUBLE)
     rows, columns = len(ys) - 1, len(xs) - 1
     if rows < 1 or columns < 2 or rows * columns > MOST_CELLS:
         return None
-    inside: dict[tuple[int, int], list[Word]] = defaultdict(list)
+    held: dict[tuple[int, int], list[Word]] = defaultdict(list)
     for word in own:
-        inside[slot(ys, word.middle[1]), slot(xs, word.middle[0])].append(word)
+        held[slot(ys, word.y), slot(xs, word.x)].append(word)
     taken = spans(xs, ys, level, upright)
-    split_bands(taken, inside, xs)
+    split_bands(taken, held, xs)
     table: list[list[Cell]] = []
     for row in range(rows):
         cells = []
@@ -214,7 +241,7 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
             if (place := taken.get((row, column))) is None:
                 continue
             down, right = place
-            mine = [w for r in range(row, row + down) for c in range(column, column + right) for w in inside[r, c]]
+            mine = [w for r in range(row, row + down) for c in range(column, column + right) for w in held[r, c]]
             cells.append(Cell(text_of(mine), down, right))
         table.append(cells)
     table = squeezed(table)
@@ -227,7 +254,7 @@ def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | N
 def are_crossed(words: list[Word], upright: list[Line]) -> bool:
     """The lines of a chart go through its words; those of a table do not."""
     crossed = sum(
-        any(word.x0 + 2 < line.at < word.x1 - 2 and line.start < word.middle[1] < line.end for line in upright)
+        any(word.x0 + 2 < line.at < word.x1 - 2 and line.start < word.y < line.end for line in upright)
         for word in words
     )
     return crossed > max(1, 0.05 * len(words))
@@ -301,23 +328,23 @@ def spans(xs: list[Edge], ys: list[Edge], level: list[Line], upright: list[Line]
     return result
 
 
-def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: list[Edge]) -> None:
+def split_bands(taken: Spans, held: dict[tuple[int, int], list[Word]], xs: list[Edge]) -> None:
     """Where only every other row is shaded, the plain rows lack walls; wide gaps at the walls' places betray them."""
     for (row, column), (down, right) in list(taken.items()):
         if right == 1:
             continue
-        words = [word for r in range(row, row + down) for c in range(column, column + right) for word in inside[r, c]]
+        words = [word for r in range(row, row + down) for c in range(column, column + right) for word in held[r, c]]
         if not words:
             continue
         walls = [xs[c + 1] for c in range(column, column + right - 1)]
         height = max(word.y1 - word.y0 for word in words)
         # A white channel through several lines is no accident, however narrow.
-        several = max(word.middle[1] for word in words) - min(word.middle[1] for word in words) > 0.6 * height
+        several = max(word.y for word in words) - min(word.y for word in words) > 0.6 * height
         channel = (0.25 if several else 0.8) * height
         sides = [
             (
-                max((word.x1 for word in words if word.middle[0] <= wall.high), default=None),
-                min((word.x0 for word in words if word.middle[0] > wall.high), default=None),
+                max((word.x1 for word in words if word.x <= wall.high), default=None),
+                min((word.x0 for word in words if word.x > wall.high), default=None),
             )
             for wall in walls
         ]
@@ -327,7 +354,7 @@ def split_bands(taken: Spans, inside: dict[tuple[int, int], list[Word]], xs: lis
             and (left is None or other is None or other - left > channel)
             for wall, (left, other) in zip(walls, sides, strict=True)
         ]
-        if all(clear) and sum(bool(inside[row, c]) for c in range(column, column + right)) >= 2:
+        if all(clear) and sum(bool(held[row, c]) for c in range(column, column + right)) >= 2:
             for c in range(column, column + right):
                 taken[row, c] = (down, 1)
 
@@ -384,13 +411,13 @@ def laid_out(table: list[list[Cell]]) -> list[list[tuple[int, Cell]]]:
 def text_of(words: list[Word]) -> str:
     """The words of a cell, line by line."""
     lines: list[list[Word]] = []
-    for word in sorted(words, key=lambda word: (word.y0 + word.y1) / 2):
+    for word in sorted(words, key=BY_HEIGHT):
         last = lines[-1][-1] if lines else None
-        if last is not None and word.middle[1] - last.middle[1] < 0.5 * min(word.y1 - word.y0, last.y1 - last.y0):
+        if last is not None and word.y - last.y < 0.5 * min(word.y1 - word.y0, last.y1 - last.y0):
             lines[-1].append(word)
         else:
             lines.append([word])
-    return joined(glued(sorted(line, key=lambda word: word.x0)) for line in lines)
+    return joined(glued(sorted(line, key=FROM_LEFT)) for line in lines)
 
 
 def glued(line: list[Word]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import aligned
-from .ruled import PROSE, Grid, Line, Rect, Word
+from .ruled import PROSE, Grid, Line, Rect, Word, inside
 
 FARTHEST = 40.0
 INDENT = 20.0
@@ -36,7 +36,7 @@ def is_next(upper: Grid, lower: Grid, words: Sequence[Word]) -> bool:
     if not -1 <= top - bottom <= FARTHEST or upper.below or lower.above:
         return False
     edge = min(left, x0)
-    between = aligned.text_lines(aligned.inside(words, (edge - INDENT, bottom + 1, max(right, x1), top - 1)))
+    between = aligned.text_lines(inside(words, (edge - INDENT, bottom + 1, max(right, x1), top - 1)))
     return 0 < len(between) <= MOST_TITLES and all(is_title(line, edge) for line in between)
 
 
@@ -56,5 +56,5 @@ def rebuilt(
 
 def around(upper: Rect, lower: Rect, words: Sequence[Word]) -> Rect:
     left, right = min(upper[0], lower[0]), max(upper[2], lower[2])
-    titles = aligned.inside(words, (left - INDENT, upper[3], right, lower[1]))
+    titles = inside(words, (left - INDENT, upper[3], right, lower[1]))
     return min([left, *(word.x0 - 1 for word in titles)]), upper[1], right, lower[3]
