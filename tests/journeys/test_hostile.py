@@ -139,8 +139,9 @@ def test_entities_do_not_grow(fates: Fates) -> None:
 @pytest.mark.parametrize("name", POISON)
 def test_poison_is_tried_once(fates: Fates, name: str) -> None:
     task = fates.tasks[name]
-    assert ("failed", "parse_memory") == (task["status"], task["metadata"]["error_code"]), task["error"]
-    assert 1 == task["metadata"]["attempt"], "more memory will not be there next time"
+    metadata = task["metadata"]
+    assert ("failed", "parse_memory", "crash") == (task["status"], metadata["error_code"], metadata["error_stage"])
+    assert 1 == metadata["attempt"], "more memory will not be there next time"
 
 
 def test_a_document_whose_parser_crashes_is_given_up_after_three_tries(fates: Fates) -> None:

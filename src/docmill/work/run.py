@@ -38,6 +38,8 @@ ABSENCES = frozenset(
         "llm_unreachable",
     }
 )
+ENDED_BY = {"parse_timeout": "timeout", "parse_memory": "crash"}
+"""The `error_stage` of a document that ended its parser."""
 
 Claimed = tuple[Task, Attempt]
 
@@ -105,9 +107,7 @@ async def _fail(
     stage: str,
     artifacts: Artifacts | None = None,
 ) -> None:
-    if error.code == "parse_timeout":
-        stage = "timeout"
-    fault = Fault(error.code, error.message, stage)
+    fault = Fault(error.code, error.message, ENDED_BY.get(error.code, stage))
     retryable = error.retryable and not isinstance(error, DocumentError)
     tries = MAX_ABSENCES if error.code in ABSENCES else MAX_ERRORS
     report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed", tries=tries, artifacts=artifacts)
