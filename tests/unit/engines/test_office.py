@@ -128,8 +128,10 @@ def test_bullets_are_as_deep_as_their_style_says(bench: Bench, tmp_path: Path) -
     assert "#" not in text
 
 
-@pytest.mark.parametrize("kind", ["bullet", "decimal"])
-def test_only_numbers_that_text_interrupts_are_headings(bench: Bench, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "end"), [("bullet", ""), ("decimal", ""), ("decimal", ".")])
+def test_titles_with_numbers_that_text_interrupts_are_headings(
+    bench: Bench, tmp_path: Path, kind: str, end: str
+) -> None:
     from docx import Document
     from docx.oxml import parse_xml
     from docx.oxml.ns import nsdecls
@@ -140,7 +142,7 @@ def test_only_numbers_that_text_interrupts_are_headings(bench: Bench, tmp_path: 
     numbering.insert(0, parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="77">{depths}</w:abstractNum>'))
     numbering.append(parse_xml(f'<w:num {nsdecls("w")} w:numId="77"><w:abstractNumId w:val="77"/></w:num>'))
     for level, text in [(0, "Ships"), (1, "Cogs"), (None, "They had one mast."), (0, "Crews"), (1, "Pilots")]:
-        paragraph = document.add_paragraph(text)
+        paragraph = document.add_paragraph(text + end)
         if level is not None:
             properties = paragraph._p.get_or_add_pPr().get_or_add_numPr()
             properties.get_or_add_ilvl().val, properties.get_or_add_numId().val = level, 77
@@ -148,8 +150,11 @@ def test_only_numbers_that_text_interrupts_are_headings(bench: Bench, tmp_path: 
 
     text = bench.parse(tmp_path / "levels.docx").markdown
 
-    assert (kind == "decimal") is ("# " in text)
-    assert (kind == "bullet") is ("- Ships\n    - Cogs\n\nThey had one mast.\n\n- Crews\n    - Pilots" in text)
+    assert ((kind, end) == ("decimal", "")) is ("# " in text)
+    if kind == "bullet":
+        assert "- Ships\n    - Cogs\n\nThey had one mast.\n\n- Crews\n    - Pilots" in text
+    elif end:
+        assert "1. Ships.\n    1. Cogs.\n\nThey had one mast..\n\n2. Crews.\n    1. Pilots." in text
 
 
 def test_lists_in_lists_keep_their_depth_and_numbers(bench: Bench, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from . import numbers, sniff, vortex
 from .job import Job
 from .markdown import disarm, escape, tidy
 from .notes import Notes, shown
-from .word import listed, prepared
+from .word import headings, prepared
 
 SHEET = re.compile(r"<(?:\w+:)?sheet\s[^>]*>")
 SHEET_NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)')""")
@@ -74,7 +74,7 @@ def parse(job: Job, notes: Notes) -> Any:
     import docvortex
 
     vortex.show_numbers(numbers.displayed)
-    vortex.keep_lists(listed)
+    vortex.choose_headings(headings)
     try:
         data = prepared(job.source, notes) if job.media_type == sniff.DOCX else job.source.read_bytes()
         return docvortex.parse(data, file_suffix=SUFFIX[job.media_type])

@@ -9,6 +9,7 @@ from typing import Any
 
 from .grids import Grid, grid_of
 
+PARAGRAPH = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}p"
 DETAILS = re.compile(r"<details>\s*<summary>[^<]*</summary>\s*(.*?)\s*</details>", re.DOTALL)
 
 ONE_LINE = b"""%PDF-1.4
@@ -116,21 +117,26 @@ def show_numbers(displayed: Callable[[Any, str], str]) -> None:
     SpreadsheetProjector._cell_value_to_html = shown
 
 
-def keep_lists(are_lists: Callable[[Any], set[int]]) -> None:
-    """The parser takes lists of several levels that text interrupts for numbered headings. Bullets are none, and
-    neither are the lists that *are_lists* finds in the document."""
+def choose_headings(chosen: Callable[[Any, dict[int, list[str]]], set[int]]) -> None:
+    """The parser takes every list of several levels that text interrupts for numbered headings. *chosen* gets the
+    document and the items of such lists that have numbers, and says which of them are."""
     from docvortex.analyzers.native.office.docx.docx_converter import DocxConverter
+    from docx.text.paragraph import Paragraph
 
     bare = DocxConverter._detect_heading_list_numids
-    if getattr(bare, "are_lists", None) is are_lists:
+    if getattr(bare, "chosen", None) is chosen:
         return
 
     def headings(self: Any) -> set[int]:
-        found: set[int] = bare(self)
-        numbered = {number for number in found if self._is_numbered_list(number, 0)}
-        return numbered - are_lists(self.docx_obj) if numbered else numbered
+        items: dict[int, list[str]] = {number: [] for number in bare(self) if self._is_numbered_list(number, 0)}
+        if not items:
+            return set()
+        for element in self.docx_obj.element.body.iterchildren(tag=PARAGRAPH):
+            paragraph = Paragraph(element, self.docx_obj)
+            items.get(self._get_numId_and_ilvl(paragraph)[0], []).append(paragraph.text.strip())
+        return chosen(self.docx_obj, items)
 
-    headings.are_lists = are_lists  # type: ignore[attr-defined]
+    headings.chosen = chosen  # type: ignore[attr-defined]
     DocxConverter._detect_heading_list_numids = headings
 
 

@@ -16,6 +16,10 @@ STYLES = "word/styles.xml"
 LIST = re.compile(r"List (?:Bullet|Number)(?: [2-5])?")
 BULLET = re.compile(r"List Bullet(?: ([2-5]))?")
 """Word's own names of these styles, in every language."""
+LONGEST_TITLE = 120
+MOSTLY = 0.75
+ENDS = tuple(".,;:!。，；：！、")
+"""Of sentences and of steps; a title may be a question."""
 STYLED = re.compile(rb"""<w:pPr>\s*<w:pStyle\s+w:val=["']([^"']+)["']\s*/>(.*?)</w:pPr>""", re.DOTALL)
 
 
@@ -44,14 +48,18 @@ def nested(body: bytes, styles: bytes) -> bytes:
     return STYLED.sub(numbered, body) if numbering else body
 
 
-def listed(document: Any) -> set[int]:
-    """Lists by the name of their style, of a document that is open."""
-    found = set()
+def headings(document: Any, lists: dict[int, list[str]]) -> set[int]:
+    """Which lists are numbered headings: most of their items are titles, and no style says that they are lists."""
+    titled = {number for number, items in lists.items() if sum(map(_is_title, items)) >= len(items) * MOSTLY}
     for style in document.styles:
         numbering = getattr(style.element.pPr, "numPr", None) if LIST.fullmatch(style.name or "") else None
         if numbering is not None and numbering.numId is not None:
-            found.add(int(numbering.numId.val))
-    return found
+            titled.discard(int(numbering.numId.val))
+    return titled
+
+
+def _is_title(text: str) -> bool:
+    return len(text) <= LONGEST_TITLE and not text.endswith(ENDS)
 
 
 def _numbering(styles: bytes) -> dict[str, bytes]:
