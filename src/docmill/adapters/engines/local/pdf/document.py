@@ -11,7 +11,7 @@ import contextlib
 import io
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
@@ -24,11 +24,22 @@ from ..job import Job
 from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
 from . import careful, figures, lite, pixels, quick, streams, tagged
 from .blocks import Block, joined, markdown, pieces, stretch, together, written
-from .figures import Cutter
+from .figures import Cutter, FindPixels
 from .lite import WINDOW
-from .pixels import Pixels
 from .running import Edges, Remembered, Running, edges
-from .survey import LONGEST_SIDE, OpenPages, Source, Survey, is_sensible, is_tagged, page_size, rendered, survey, taken
+from .survey import (
+    LONGEST_SIDE,
+    OpenPages,
+    Source,
+    Survey,
+    is_sensible,
+    is_tagged,
+    page_size,
+    rendered,
+    survey,
+    taken,
+    told,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,9 +105,9 @@ def conclude(job: Job, source: Source | None = None) -> None:
 
 
 @contextlib.contextmanager
-def opened(job: Job) -> Iterator[tuple[OpenPages, Pixels | None]]:
-    with contextlib.closing(OpenPages(taken(job.source))) as pages, pixels.opened(job.source) as found:
-        yield pages, found
+def opened(job: Job) -> Iterator[tuple[OpenPages, FindPixels]]:
+    with contextlib.closing(OpenPages(taken(job.source))) as pages, contextlib.ExitStack() as later:
+        yield pages, cache(lambda: later.enter_context(pixels.opened(job.source)))
 
 
 def telling(title: str) -> str | None:
@@ -108,7 +119,7 @@ def telling(title: str) -> str | None:
 class Reader:
     """One document on its way: what its pages have in common, and each page in turn."""
 
-    def __init__(self, job: Job, pages: OpenPages, found: Pixels | None, total: int) -> None:
+    def __init__(self, job: Job, pages: OpenPages, found: FindPixels, total: int) -> None:
         self.tagged = is_tagged(pages.document)
         self._job = job
         self._pages = pages
@@ -125,10 +136,13 @@ class Reader:
         """Look at the pages together, then write one after the other, from *wanted* on and until called."""
         job = self._job
         fast = self._fast(indices)
-        surveys = {index: survey(self._pages, index) for index in indices}
+        surveys = {index: self._survey(index, fast.get(index)) for index in indices}
         scans = {index for index in indices if wants_ocr(job, surveys[index])}
         pages = {index: self._structure(surveys[index], fast.get(index)) for index in indices if index not in scans}
         doubtful = [index for index, (_, doubt) in pages.items() if doubt]
+        for index, (quickly, doubt) in pages.items():
+            if surveys[index].is_told and (quickly is None or doubt):
+                surveys[index] = survey(self._pages, index)
         slow = careful_pages(self._pages.document, doubtful, job)
         blocks = {
             index: self._choose(index, surveys[index], fast.get(index), quickly, slow.get(index))
@@ -157,6 +171,15 @@ class Reader:
         if not all(is_sensible(page_size(self._pages.document, index)) for index in indices):
             return {}
         return lite.pages(self._pages.source, indices, self._total, tagged=self.tagged)
+
+    @cached_property
+    def _needs_check(self) -> bool:
+        return self._job.ocr == "always" or streams.has_drawn_letters(self._pages.source)
+
+    def _survey(self, index: int, fast: Any) -> Survey:
+        """PDFium's text, to check against, where liteparse's may lack words."""
+        page = told(fast) if fast is not None and not self._needs_check else None
+        return page or survey(self._pages, index)
 
     def _structure(self, page: Survey, fast: Any) -> tuple[list[Block] | None, bool]:
         """The quick reading of a page, and whether it is in doubt."""
@@ -192,7 +215,11 @@ class Reader:
             choices.append(quickly)
         if not choices:
             return None
-        scores = [coverage(page.text, markdown(choice)) for choice in choices]
+        written_out = [markdown(choice) for choice in choices]
+        scores = [coverage(page.text, text) for text in written_out]
+        if page.is_told and min(scores) < WELL:
+            page = survey(self._pages, index)
+            scores = [coverage(page.text, text) for text in written_out]
         for choice, score in zip(choices, scores, strict=True):
             if score >= WELL or score >= max(scores) - 0.02 > ENOUGH:
                 return choice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
@@ -30,6 +31,8 @@ WHOLE_PAGE = 0.95
 SAME_PLACE = 0.01
 SMALLEST_JPEG, LARGEST_JPEG = 2_000, 2_000_000
 """Bytes. A smaller one may be a background of one colour; a larger one is drawn again at the size it is shown."""
+FindPixels = Callable[[], Pixels | None]
+"""Opens the file to take pictures from, if one is wanted."""
 MOST = 40
 """Figures of one page: a drawing that falls to pieces must not fill the store."""
 
@@ -64,7 +67,7 @@ def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) ->
 class Cutter:
     """Cuts figures out of one page, which is opened for the first of them only. *fast* is liteparse's page."""
 
-    def __init__(self, pages: OpenPages, pixels: Pixels | None, index: int, fast: Any) -> None:
+    def __init__(self, pages: OpenPages, pixels: FindPixels, index: int, fast: Any) -> None:
         self._pages, self._pixels, self._index, self._fast = pages, pixels, index, fast
 
     def cut(self, box: Box) -> bytes:
@@ -94,9 +97,9 @@ class Cutter:
 
     def _plain(self, page: Any, item: Any, box: Box) -> Image | None:
         """The picture from its pixels in the file, not much finer than it is shown."""
-        if self._pixels is None or item.get_filters() != ["FlateDecode"]:
+        if item.get_filters() != ["FlateDecode"] or (pixels := self._pixels()) is None:
             return None
-        image = self._pixels.picture(bytes(item.get_data(decode_simple=False)))
+        image = pixels.picture(bytes(item.get_data(decode_simple=False)))
         if image is None:
             return None
         shown = (box[2] - box[0]) * page.get_size()[0] * SHOW_DPI / 72

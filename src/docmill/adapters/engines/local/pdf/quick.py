@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +43,10 @@ PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 FIGURE = re.compile(r"(?<!\S)[^\s\w]?\d[\d.,%]*(?!\S)")
 LETTERS = re.compile(r"[^\W\d_]{2}")
 NUMBER = re.compile(r"\d{1,9}[.)]$")
+QUIET = 0.1
+"""Of the words. When no more of them were taken for headings, the rest of the page is in no doubt."""
+TITLE_PAGE = 50
+"""Words. With fewer, large letters are usual."""
 
 
 def rect(box: Any) -> Rect | None:
@@ -80,7 +85,7 @@ def read(page: Any) -> tuple[list[Block], list[Grid], bool]:
     return notes_last(without_names(in_order(placed(found, sure, page, words))), page), sure, guessed
 
 
-def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, words: list[Word]) -> list[Block]:
+def placed(found: list[tuple[Any, Rect | None]], grids: list[Grid], page: Any, words: Sequence[Word]) -> list[Block]:
     """The blocks in their order, each table where its first words stand."""
     waiting = list(grids)
     blocks: list[Block] = []
@@ -123,7 +128,7 @@ def held_by(box: Rect, grids: list[Grid]) -> list[Grid]:
     return sorted(held, key=lambda grid: grid.box[1])
 
 
-def left_over(box: Rect, grids: list[Grid], page: Any, words: list[Word], *, above: bool) -> list[Block]:
+def left_over(box: Rect, grids: list[Grid], page: Any, words: Sequence[Word], *, above: bool) -> list[Block]:
     """The words in the box that stand in none of its tables, above the first of them or farther down."""
     edge = grids[0].box[1]
     own = [word for word in ruled.inside(words, box) if (word.y < edge) is above]
@@ -135,7 +140,7 @@ def grown_by(box: Rect, points: float) -> Rect:
     return box[0] - points, box[1] - points, box[2] + points, box[3] + points
 
 
-def taken_apart(block: Any, box: Rect, page: Any, words: list[Word]) -> tuple[Block, Block] | None:
+def taken_apart(block: Any, box: Rect, page: Any, words: Sequence[Word]) -> tuple[Block, Block] | None:
     """Two columns, if the paragraph goes through both line by line."""
     if box[2] - box[0] < WIDE * page.width or box[3] - box[1] < LOW or block.kind != "paragraph":
         return None
@@ -162,7 +167,7 @@ def is_uncertain(block: Any) -> bool:
     return block.kind in ("grid_fallback", "table")
 
 
-def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect], words: list[Word]) -> bool:
+def is_shaky(grid: Grid, grids: list[Grid], tables: list[Rect], words: Sequence[Word]) -> bool:
     """Its lines do not tell the whole table."""
     if has_empty_row(grid) or has_stacked_numbers(grid):
         return True
@@ -188,7 +193,7 @@ def is_regular(table: Any) -> bool:
     return short and full[0] == 1 and (min(full) == 1 or (len(rows) > 4 and min(full) >= 0.5))
 
 
-def reaches_beyond(box: Rect, grid: Rect, words: list[Word]) -> bool:
+def reaches_beyond(box: Rect, grid: Rect, words: Sequence[Word]) -> bool:
     """The table has rows that its lines do not enclose; a paragraph above or below it is no row."""
     if box[1] >= grid[1] - 8 and box[3] <= grid[3] + 8:
         return False
@@ -428,7 +433,7 @@ def is_doubtful(page: Any, blocks: list[Block], guessed: bool) -> bool:
     refused = len(claimed) - sum(block.kind == "heading" for block in blocks)
     words = sum(len(item.text.split()) for item in page.text_items) or 1
     loud = sum(len(text.split()) for text in claimed) / words
-    if refused > 2 or (loud > 0.25 and words > 25):
+    if (refused > 2 and loud > QUIET) or (loud > 0.25 and words > TITLE_PAGE):
         return True
     return switches(blocks) > 2 and page.columns != 1
 

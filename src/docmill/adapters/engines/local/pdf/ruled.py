@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 from .blocks import Cell, joined
 from .charts import has_axis
@@ -42,17 +43,39 @@ BY_HEIGHT = attrgetter("y")
 FROM_LEFT = attrgetter("x0")
 
 
-class Words(list[Word]):
-    """A page's words from top to bottom: those of a part are asked for again and again."""
+class Words(Sequence[Word]):
+    """A page's words from top to bottom: for many pages nobody asks, for others again and again for those of a part."""
 
-    def __init__(self, words: Iterable[Word]) -> None:
-        super().__init__(sorted(words, key=BY_HEIGHT))
-        self._heights = [word.y for word in self]
-        self.tallest = max((word.y1 - word.y0 for word in self), default=0.0)
+    def __init__(self, page: Any) -> None:
+        self._page = page
+
+    @cached_property
+    def _all(self) -> list[Word]:
+        return sorted(words_of(self._page), key=BY_HEIGHT)
+
+    @cached_property
+    def _heights(self) -> list[float]:
+        return [word.y for word in self._all]
+
+    @cached_property
+    def tallest(self) -> float:
+        return max((word.y1 - word.y0 for word in self._all), default=0.0)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, at: int) -> Word: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Word]: ...
+
+    def __getitem__(self, at: int | slice) -> Word | list[Word]:
+        return self._all[at]
 
     def between(self, top: float, bottom: float) -> list[Word]:
         """Those whose middle lies there."""
-        return self[bisect_left(self._heights, top) : bisect_right(self._heights, bottom)]
+        return self._all[bisect_left(self._heights, top) : bisect_right(self._heights, bottom)]
 
 
 @dataclass(slots=True)
@@ -79,15 +102,15 @@ class Grid:
         return max((at + cell.columns for row in laid_out(self.rows) for at, cell in row), default=0)
 
 
-def words_of(page: Any) -> Words:
+def words_of(page: Any) -> list[Word]:
     """The level words; what stands upright beside a table is no part of it."""
-    return Words(
+    return [
         Word(stripped, x, y, x + width, y + height)
         for item in page.text_items
         if abs(item.rotation) <= 1
         for text, x, y, width, height in item.words or ((item.text, item.x, item.y, item.width, item.height),)
         if (stripped := text.strip())
-    )
+    ]
 
 
 def inside(words: Sequence[Word], box: Rect) -> list[Word]:
@@ -152,11 +175,11 @@ def drawn(page: Any) -> tuple[list[Line], list[Line], Words]:
     """Level and upright lines, and the words; a page full of drawing has no lines that mean a table."""
     graphics = page.vector_graphics
     if graphics is None or len(graphics.lines) + len(graphics.shapes) > MOST_LINES:
-        return [], [], words_of(page)
-    return *strokes(graphics), words_of(page)
+        return [], [], Words(page)
+    return *strokes(graphics), Words(page)
 
 
-def grids(page: Any, level: list[Line], upright: list[Line], words: list[Word]) -> list[Grid]:
+def grids(page: Any, level: list[Line], upright: list[Line], words: Sequence[Word]) -> list[Grid]:
     if len(level) < 2 or len(upright) < 2 or len(level) * len(upright) > 40_000:
         return []
     found = [grid for part in connected(level, upright) if (grid := build(*part, words)) is not None]
@@ -214,7 +237,7 @@ def any_between(values: list[float], low: float, high: float) -> bool:
     return at < len(values) and values[at] <= high
 
 
-def build(level: list[Line], upright: list[Line], words: list[Word]) -> Grid | None:
+def build(level: list[Line], upright: list[Line], words: Sequence[Word]) -> Grid | None:
     box = (
         min(line.at for line in upright),
         min(line.at for line in level),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import mmap
 import re
 import zlib
 from pathlib import Path
@@ -18,6 +19,8 @@ STREAM = re.compile(rb"stream\r?\n")
 IMAGE = re.compile(rb"/Subtype\s*/Image")
 CODED = re.compile(rb"/Filter\s*(?:/FlateDecode\b|\[\s*(/ASCII85Decode\s*)?/FlateDecode\s*\])")
 FONT = re.compile(rb"/Length1|/Subtype\s*/(?:OpenType|CIDFontType0C|Type1C)\b")
+OBJECTS = re.compile(rb"/ObjStm\b")
+DRAWN_FONT = b"/Type3"
 LONGEST_LETTERS = 200_000
 """Bytes of a stream written as letters, which take long to turn back."""
 
@@ -47,6 +50,36 @@ def hurt(source: Source, *, images: bool) -> int:
         whole, size = inflates(packed, left, letters=bool(coded[1]))
         found, left = found + (not whole), left - size
     return found
+
+
+def has_drawn_letters(source: Source) -> bool:
+    """Whether a font may be made of drawings (Type 3): letters without height, which liteparse leaves out, are such."""
+    if isinstance(source, bytes):
+        return names_drawn_font(source)
+    if not 0 < source.stat().st_size <= LARGEST_FILE:
+        return True
+    with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return names_drawn_font(data)
+
+
+def names_drawn_font(data: bytes | mmap.mmap) -> bool:
+    """In the open, or among the objects that are packed into streams; true if they cannot be unpacked."""
+    if data.find(DRAWN_FONT) >= 0:
+        return True
+    left = MOST_BYTES
+    for found in OBJECTS.finditer(data):
+        start = STREAM.search(data, found.end(), found.end() + HEAD)
+        end = data.find(b"endstream", found.end())
+        if start is None or end < 0 or left <= 0:
+            return True
+        try:
+            objects = zlib.decompressobj().decompress(data[start.end() : end], left)
+        except zlib.error:
+            return True
+        left -= len(objects)
+        if DRAWN_FONT in objects:
+            return True
+    return False
 
 
 def inflates(data: bytes, limit: int, *, letters: bool) -> tuple[bool, int]:
