@@ -50,3 +50,27 @@ def test_a_bomb_is_not_inflated_to_its_end(tmp_path):
     path.write_bytes(stream(zlib.compress(bytes(8 << 20))))
 
     assert 0 == streams.hurt(path, images=False)
+
+
+def objects(data: bytes) -> bytes:
+    return stream(zlib.compress(data), b"/Type /ObjStm /N 2 /First 9 /Filter /FlateDecode")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (stream(PACKED), False),
+        (b"5 0 obj << /Type /Font /Subtype /Type3 >> endobj" + stream(PACKED), True),
+        (b"5 0 obj << /Type /OCG /Name (German) >> endobj", True),
+        (objects(b"<< /Type /Font /Subtype /Type1 >>" * 50), False),
+        (objects(b"<< /Type /Page >>") + objects(b"<< /Type /Font /Subtype /Type3 >>"), True),
+        (stream(b"not packed at all", b"/Type /ObjStm /Filter /FlateDecode"), True),
+        (objects(b"<< /Type /Page >>").partition(b"endstream")[0], True),
+        (objects(bytes(8 << 20)) + objects(b"<< /Type /Page >>"), True),
+    ],
+)
+def test_fonts_and_layers_that_hide_letters_are_found(tmp_path, data, expected):
+    path = tmp_path / "a.pdf"
+    path.write_bytes(data)
+
+    assert expected == streams.may_hide_letters(data) == streams.may_hide_letters(path)

@@ -174,7 +174,7 @@ class Reader:
 
     @cached_property
     def _needs_check(self) -> bool:
-        return self._job.ocr == "always" or streams.has_drawn_letters(self._pages.source)
+        return self._job.ocr == "always" or streams.may_hide_letters(self._pages.source)
 
     def _survey(self, index: int, fast: Any) -> Survey:
         """PDFium's text, to check against, where liteparse's may lack words."""

@@ -20,7 +20,7 @@ IMAGE = re.compile(rb"/Subtype\s*/Image")
 CODED = re.compile(rb"/Filter\s*(?:/FlateDecode\b|\[\s*(/ASCII85Decode\s*)?/FlateDecode\s*\])")
 FONT = re.compile(rb"/Length1|/Subtype\s*/(?:OpenType|CIDFontType0C|Type1C)\b")
 OBJECTS = re.compile(rb"/ObjStm\b")
-DRAWN_FONT = b"/Type3"
+HIDING = (b"/Type3", b"/OCG")
 LONGEST_LETTERS = 200_000
 """Bytes of a stream written as letters, which take long to turn back."""
 
@@ -52,19 +52,20 @@ def hurt(source: Source, *, images: bool) -> int:
     return found
 
 
-def has_drawn_letters(source: Source) -> bool:
-    """Whether a font may be made of drawings (Type 3): letters without height, which liteparse leaves out, are such."""
+def may_hide_letters(source: Source) -> bool:
+    """Whether liteparse may leave letters out: those of a drawn font (Type 3) may have no height, and what lies in one
+    layer may have words of another over it."""
     if isinstance(source, bytes):
-        return names_drawn_font(source)
+        return names_hidden(source)
     if not 0 < source.stat().st_size <= LARGEST_FILE:
         return True
     with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return names_drawn_font(data)
+        return names_hidden(data)
 
 
-def names_drawn_font(data: bytes | mmap.mmap) -> bool:
+def names_hidden(data: bytes | mmap.mmap) -> bool:
     """In the open, or among the objects that are packed into streams; true if they cannot be unpacked."""
-    if data.find(DRAWN_FONT) >= 0:
+    if any(data.find(name) >= 0 for name in HIDING):
         return True
     left = MOST_BYTES
     for found in OBJECTS.finditer(data):
@@ -77,7 +78,7 @@ def names_drawn_font(data: bytes | mmap.mmap) -> bool:
         except zlib.error:
             return True
         left -= len(objects)
-        if DRAWN_FONT in objects:
+        if any(name in objects for name in HIDING):
             return True
     return False
 

@@ -33,8 +33,8 @@ SENSIBLE_SIDE = (1, 100_000)
 """Points. PDF once ended at 14,400; liteparse's memory grows with the area."""
 ERROR_PASSWORD = 4
 KEPT_OPEN = 2
-NARROW = 0.3
-"""Times a letter's height: so wide letters are at least, on the average, unless their font is far too high."""
+NARROW, TELLING = 0.22, 12
+"""Times its box's height: so wide is a letter on the average of so many, unless the box is twice as high as a line."""
 SMALL = 4 << 20
 """Bytes. A smaller file is read once for all who look at it: PDFium takes a file in small pieces, each a call to the
 system."""
@@ -143,15 +143,19 @@ def told(fast: Any) -> Survey | None:
     """What liteparse's words tell of a page, without opening it a second time; nothing if they may not be all.
 
     It reads with PDFium, too, and leaves letters out of three kinds: without height, which only drawn ones are; what
-    lies over other words, as lines do in a font whose letters are much smaller than its size; and what nobody sees.
+    has other words over more than half of it, as lines have whose boxes are twice as high, up to the last of them,
+    which tells; and what nobody sees.
     """
     items = fast.text_items
     text = "\n".join([item.text for item in items])
     letters = len(text) - sum(map(text.count, " \n\t"))
-    if letters <= SHORT or is_garbled(text, letters) or any(abs(item.rotation) > 1 for item in items):
+    if letters <= SHORT or is_garbled(text, letters):
         return None
-    room = sum(item.height * len(item.text) for item in items)
-    return Survey(text, letters, is_told=True) if sum(item.width for item in items) >= NARROW * room else None
+    for item in items:
+        length = len(item.text)
+        if abs(item.rotation) > 1 or (length >= TELLING and item.width < NARROW * item.height * length):
+            return None
+    return Survey(text, letters, is_told=True)
 
 
 def survey(pages: OpenPages, index: int) -> Survey:
