@@ -17,6 +17,9 @@ MARKS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|```.*$|[-*+•▪◦‣●·
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 TAG = re.compile(r"</?(?:br|b|i|em|strong|sup|sub|u|p|div|span|img|a|details|summary|figure)\b[^>]*>", re.IGNORECASE)
+LIST_MARKS = re.compile(r"^[ \t]*[-*+•▪◦‣●·][ \t]+", re.MULTILINE)
+HELD = 0xE000
+"""Private letters stand in for those behind a backslash."""
 ESCAPE = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|<>~$&])")
 
 
@@ -48,6 +51,17 @@ def plain(markdown: str) -> str:
     text = PIPE_TABLE.sub(lambda found: as_text([read_pipes(found[0])]), text)
     text = MARKS.sub("", TAG.sub(" ", text))
     return folded(ESCAPE.sub(r"\1", without_emphasis(text)))
+
+
+def shown(markdown: str) -> str:
+    """What a reader of the Markdown sees: as `plain`, but a letter behind a backslash is no mark."""
+    held = ESCAPE.sub(lambda found: chr(HELD + ord(found[1])), markdown)
+    return "".join(chr(ord(letter) - HELD) if HELD <= ord(letter) < HELD + 128 else letter for letter in plain(held))
+
+
+def printed(text: str) -> str:
+    """A page's own text, in which only the marks of lists are none of it: Markdown writes them its own way."""
+    return folded(LIST_MARKS.sub("", text))
 
 
 def ordered(markdown: str) -> str:

@@ -206,10 +206,11 @@ CJK_GAP = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef]) (?=[\u3000-\u9fff\uff00
 def cer(truth: str, found: str, *, joined: bool = False) -> tuple[float, float]:
     """Errors per character in reading order, and of the words regardless of their order.
 
-    The truth has the page's line ends, which become blanks; Chinese is written without. With *joined*, blanks between
-    two Chinese characters count on neither side.
+    The truth is what the page shows, not Markdown: a line of code that begins with # is no heading. It has the page's
+    line ends, which become blanks; Chinese is written without. With *joined*, blanks between two Chinese characters
+    count on neither side.
     """
-    wanted, got = markup.plain(truth), markup.plain(found)
+    wanted, got = markup.printed(truth), markup.shown(found)
     if joined:
         wanted, got = CJK_GAP.sub("", wanted), CJK_GAP.sub("", got)
     ordered = Levenshtein.distance(wanted, got) / max(1, len(wanted))

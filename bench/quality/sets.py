@@ -16,6 +16,7 @@ from . import markup, scores
 CACHE = Path(__file__).parent.parent / ".scores"
 REVISION = 4
 """Raise it when a score changes: scores are kept, because trees take long to compare."""
+SCANS_REVISION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def items(corpus: Path, name: str, limit: int | None = None) -> list[Item]:
 
 
 def score(item: Item, markdown: str) -> dict[str, float]:
-    key = sha256(f"{REVISION}\0{item.kind}\0{item.truth.read_text(errors='replace')}\0{markdown}".encode()).hexdigest()
+    revision = SCANS_REVISION if item.kind == "scans" else REVISION
+    key = sha256(f"{revision}\0{item.kind}\0{item.truth.read_text(errors='replace')}\0{markdown}".encode()).hexdigest()
     kept = CACHE / key[:2] / key
     if kept.exists():
         known: dict[str, float] = json.loads(kept.read_text())

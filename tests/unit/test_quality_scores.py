@@ -72,6 +72,13 @@ def test_line_ends_inside_chinese_can_be_left_out_of_account(scores):
     assert scores.cer(truth, found.replace(" ", ""), joined=True)[0] > 0.0
 
 
+def test_the_truth_of_a_scan_is_no_markdown(scores):
+    truth = "• list\n# a_b_c comment\n##\n<b> tag"
+
+    assert (0.0, 0.0) == scores.cer(truth, "- list\n\n\\# a\\_b\\_c comment\n\n\\##\n\n\\<b> tag")
+    assert scores.cer(truth, "- list\n\n# a\\_b\\_c comment\n\n\\##\n\n\\<b> tag")[0] > 0.0
+
+
 def test_a_truth_that_counts_from_one_gets_no_empty_row_and_column(scores, tmp_path):
     cell = '<cell start-row="{0}" start-col="{1}"><content>{2}</content></cell>'
     cells = "".join(cell.format(*each) for each in ((1, 1, "Port"), (1, 2, "Ships"), (2, 1, "Kiel"), (2, 2, "35")))

@@ -10,7 +10,8 @@ import numpy
 import pytest
 from PIL import Image, ImageDraw
 
-from docmill.adapters.engines.local.ocr import grids, layout, reason_for_ocr, upright, writing
+from docmill.adapters.engines.local.ocr import blanks, grids, layout, models, page, reason_for_ocr, upright, writing
+from docmill.adapters.engines.local.ocr.chinese import Habits
 from docmill.adapters.engines.local.ocr.lines import Line
 from support import documents
 
@@ -81,7 +82,109 @@ def test_options_paths_and_brackets_in_chinese_are_written_as_it_writes_them() -
     assert "limits (of both) and 3) more" == markdown([line("limits (of both) and 3) more", 0, 0)])
 
 
+WIDE = Habits(blanks=True, wide=True)
+
+
+@pytest.mark.parametrize(
+    ("read", "printed"),
+    [
+        ("有序列表,可以调用", "有序列表，可以调用"),
+        ("先看说明, 再调用;例如: sudo", "先看说明，再调用；例如： sudo"),
+        ("加 --help,例如", "加 --help，例如"),
+        ("参数（见上）.第二句. 完.", "参数（见上）。第二句。完。"),
+        ('指定"whatsnext"字符串', '指定 "whatsnext" 字符串'),
+        ("时间:10 点 1:3 目录:/etc 文件.txt name: 值", "时间:10 点 1:3 目录:/etc 文件.txt name: 值"),
+    ],
+)
+def test_marks_in_chinese_are_wide_where_the_page_has_wide_ones(read: str, printed: str) -> None:
+    assert printed == WIDE.applied(read)
+
+
+def test_the_habits_of_a_page_are_those_of_most_of_its_lines() -> None:
+    assert WIDE == Habits.of(["使用 Pod和容器，以及,还有。", "内核Linux特有"])
+    assert Habits(blanks=False, wide=False) == Habits.of(["使用Pod和容器,以及:还有，", "内核Linux特有"])
+    assert Habits() == Habits.of(["no Chinese, none."]) == Habits.of([])
+
+
+def test_a_page_has_one_way_of_writing_whatever_a_table_cuts_it_into() -> None:
+    paper = Image.new("RGB", (1000, 1000), "white")
+    draw = ImageDraw.Draw(paper)
+    for x in (100, 400, 800):
+        draw.line((x, 200, x, 350), "black", 2)
+    for y in (200, 250, 300, 350):
+        draw.line((100, y, 800, y), "black", 2)
+    cells = [
+        line("类型" if row == 0 else f"巨页（仅限Linux{row})", 120 + 300 * column, 215 + 50 * row, 60)
+        for row in range(3)
+        for column in range(2)
+    ]
+    lines = [line("对于 Linux 工作负载", 100, 100), *cells, line("内核Linux特有的功能", 100, 500)]
+
+    found = page.assemble(numpy.asarray(paper)[:, :, ::-1].copy(), lines, upright.Pose(1000, 1000))
+
+    assert found.markdown.startswith("对于 Linux 工作负载\n\n| 类型 | 类型 |")
+    assert "巨页（仅限 Linux1）" == found.tables[0][0][1][0]
+    assert found.markdown.endswith("内核 Linux 特有的功能")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("curl -L0 https", "curl-LO https", "curl -LO https"),
+        ("使用 Pod和容器", "使用Pod 和容器", "使用 Pod 和容器"),
+        ("a bc", "", ""),
+        ("", "no blank seen", "no blank seen"),
+        ("x y", "quite another", "quite another"),
+        ("one two", "one  two ", "one two"),
+    ],
+)
+def test_the_better_reading_keeps_blanks_that_the_first_has_seen(one: str, other: str, both: str) -> None:
+    assert both == blanks.of_both(one, other)
+
+
+def strokes(*places: int) -> Any:
+    """Three letters, 3 pixels wide and 15 high, that begin at these places."""
+    piece = Image.new("RGB", (60, 31), "white")
+    for x in places:
+        ImageDraw.Draw(piece).rectangle((x, 8, x + 2, 22), "black")
+    return numpy.asarray(piece)[:, :, ::-1].copy()
+
+
+def test_a_slash_has_blanks_around_it_where_the_picture_has() -> None:
+    assert "1 / 3" == blanks.around_slash("1/3", strokes(8, 19, 30))
+    assert "1/3" == blanks.around_slash("1/3", strokes(8, 13, 18))
+    assert "1/3" == blanks.around_slash("1/3", strokes(8, 13, 30))
+    assert "and/or" == blanks.around_slash("and/or", strokes(8, 19, 30))
+    assert "1/3" == blanks.around_slash("1/3", strokes())
+
+
+def test_a_fax_is_a_page_without_greys() -> None:
+    fax = Image.new("L", (700, 900), 255)
+    ImageDraw.Draw(fax).line((100, 100, 400, 100), 0)
+    scan = fax.convert("RGB")
+    ImageDraw.Draw(scan).rectangle((0, 800, 700, 900), "grey")
+
+    assert [True, True, False, False] == [
+        page.is_fax(each) for each in (fax, fax.convert("1"), scan, fax.crop((0, 0, 500, 500)))
+    ]
+
+
+@pytest.mark.parametrize("height", [12, 30, 90])
+def test_shadows_bridge_the_broken_strokes_of_a_fax_at_any_size(height: int) -> None:
+    piece = numpy.full((height, 10 * height, 3), 255, numpy.uint8)
+    middle, gap = height // 2, max(1, height // 12)
+    piece[middle : middle + gap, height : 9 * height] = 0
+    piece[:, 5 * height : 5 * height + gap] = 255
+
+    shaded = models.shaded(piece)
+
+    assert piece.shape == shaded.shape
+    assert shaded[middle, 5 * height].max() < 235, "the gap is closed"
+    assert 255 == shaded[0, height // 4].min(), "paper stays paper"
+
+
 def test_what_the_page_shows_is_not_taken_for_markup() -> None:
+    assert "\\##" == markdown([line("##", 0, 0)])
     assert "\\# not *a* heading \\<b>".replace("*", "\\*") == markdown([line("# not *a* heading <b>", 0, 0)])
 
 

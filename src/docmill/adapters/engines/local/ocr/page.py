@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..markdown import table
 from ..places import Piece
 from . import grids, layout, models, upright, writing
+from .chinese import Habits
 from .layout import Row
 from .lines import Line
 
@@ -21,7 +22,6 @@ THINNEST = 32
 """Pixels. The detector shrinks what is thinner to nothing, and fails."""
 GREYS = slice(32, 224)
 FEW_GREYS = 0.002
-FAX_SCALE = 0.855
 PAGE_SIDE = 600
 """Smaller pictures are no pages: they are neither turned nor straightened."""
 
@@ -44,7 +44,7 @@ def read(image: Image) -> Reading:
     import numpy
     from PIL import ImageOps
 
-    picture = smoothed(image).convert("RGB")
+    picture = image.convert("RGB")
     picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     rim = THINNEST // 2 if min(picture.size) < THINNEST else 0
     picture = ImageOps.expand(picture, rim, "white") if rim else picture
@@ -55,26 +55,21 @@ def read(image: Image) -> Reading:
         degrees = upright.skew(picture)
         picture = upright.straightened(picture, degrees)
     pixels = numpy.ascontiguousarray(numpy.asarray(picture)[:, :, ::-1])
-    lines = models.find_lines(pixels)
+    lines = models.find_lines(pixels, fax=is_fax(image))
     if not lines:
         return Reading()
     return assemble(pixels, lines, upright.Pose(picture.width, picture.height, quarters, degrees, rim))
 
 
-def smoothed(image: Image) -> Image:
-    """A fax knows black and white only. Shrunk a little its letters get greys, and are read far better."""
-    from PIL.Image import Resampling
-
-    grey = image.convert("L")
-    counts = grey.histogram()
-    between = sum(counts[GREYS])
-    if min(image.size) < PAGE_SIDE or between > FEW_GREYS * image.width * image.height:
-        return image
-    size = (round(FAX_SCALE * image.width), round(FAX_SCALE * image.height))
-    return grey.resize(size, Resampling.BILINEAR, reducing_gap=None)
+def is_fax(image: Image) -> bool:
+    """A page in black and white, with hardly any grey."""
+    if min(image.size) < PAGE_SIDE:
+        return False
+    return sum(image.convert("L").histogram()[GREYS]) <= FEW_GREYS * image.width * image.height
 
 
 def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
+    habits = Habits.of(line.text for line in lines)
     head, body, foot = layout.apart(lines, pose.height)
     framed, rest = grids.ruled(pixels, body)
     parts: list[str] = []
@@ -82,7 +77,7 @@ def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
     pieces: list[Piece] = []
 
     def add(rows: list[Row]) -> None:
-        markdown, found, made = writing.write(rows)
+        markdown, found, made = writing.write(rows, habits)
         parts.append(markdown)
         tables.extend((cells, pose.box(frame)) for cells, frame in found)
         pieces.extend((kind, text, pose.boxes(frames)) for kind, text, frames in made)
@@ -92,8 +87,9 @@ def assemble(pixels: object, lines: list[Line], pose: upright.Pose) -> Reading:
         before = [row for row in rows if row.middle < grid.frame[1] or row.right < grid.frame[0]]
         add(before)
         rows = [row for row in rows if row not in before]
-        parts.append(table(grid.cells))
-        tables.append((grid.cells, pose.box(grid.frame)))
+        cells = habits.cells(grid.cells)
+        parts.append(table(cells))
+        tables.append((cells, pose.box(grid.frame)))
         pieces.append(("table", parts[-1], pose.boxes([grid.frame])))
     add(rows)
     for edge in (head, foot):

@@ -11,6 +11,7 @@ from docmill.core.parsed import BlockKind
 
 from ..markdown import CJK, table, tidy
 from . import grids
+from .chinese import Habits
 from .layout import Row
 
 HEADING = 1.3
@@ -20,19 +21,9 @@ DEEPEST = 4
 BULLET = re.compile(r"^[•·●∙▪■◦○‣](?:\s*)(?=\S)|^[-–*](?=\s+\S)\s+")
 NUMBER = re.compile(r"^(\d{1,3})[.)、]\s*(?=\D)")
 HYPHEN = re.compile(r"[a-zà-ÿ]-$")
-IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")
-SEAM = re.compile(f"(?<=[{IDEOGRAPH}])( ?)(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])( ?)(?=[{IDEOGRAPH}])")
-SYMBOL = re.compile(f"(?<=[{IDEOGRAPH}])(?=-{{1,2}}[A-Za-z]|/[A-Za-z])|(?<=[A-Za-z{IDEOGRAPH}]>)(?=[{IDEOGRAPH}])")
-"""Between Chinese and an option, a path or the end of a placeholder."""
-OPENED = re.compile(
-    f"(?<=[{IDEOGRAPH}])\\(([^()（）\\n]*)[)）]"
-    f"|\\(([^()（）\\n{IDEOGRAPH}]*[{IDEOGRAPH}][^()（）\\n]*)[)）]"
-    "|（([^()（）\\n]*)\\)"
-    "|\\(([^()（）\\n]*)）"
-)
-MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}\s|>|\+\s|-\s|~~~)", re.MULTILINE)
+MARKUP = re.compile(r"([\\`*_<])|^(#{1,6}(?:\s|$)|>|\+\s|-\s|~~~)", re.MULTILINE)
 
 
 Frame = tuple[float, float, float, float]
@@ -41,10 +32,14 @@ Made = tuple[BlockKind, str, list[Frame]]
 """A block, how it was written, and where it stands: a paragraph may go on in the next column."""
 
 
-def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
-    """The Markdown of rows in reading order, the tables that were found in it, and the blocks it is made of."""
+def write(rows: Sequence[Row], habits: Habits | None = None) -> tuple[str, list[Table], list[Made]]:
+    """The Markdown of rows in reading order, the tables that were found in it, and the blocks it is made of.
+
+    *habits* are those of the whole page; without them these rows are all that is known of it.
+    """
     if not rows:
         return "", [], []
+    habits = habits or Habits.of(row.text for row in rows)
     pitch = usual_pitch(rows)
     levels = heading_levels(rows)
     blocks: list[str] = []
@@ -59,8 +54,9 @@ def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
         if found:
             frames.append([around(rows[at : at + found[0]])])
             at += found[0]
-            tables.append((found[1], frames[-1][0]))
-            blocks.append(table(found[1]))
+            cells = habits.cells(found[1])
+            tables.append((cells, frames[-1][0]))
+            blocks.append(table(cells))
             kinds.append("table")
             before = None
             continue
@@ -84,7 +80,7 @@ def write(rows: Sequence[Row]) -> tuple[str, list[Table], list[Made]]:
             frames.append([around([row])])
             before = row
     lines = "\n".join(parted(blocks)).split("\n")
-    text = punctuated(tidy(spaced("\n".join(lines))))
+    text = tidy(habits.applied("\n".join(lines)))
     settled = text.split("\n")
     if len(settled) == len(lines):
         # What was done to the page as a whole left every line in its place.
@@ -200,19 +196,3 @@ def stretches(blocks: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def is_item(block: str) -> bool:
     return bool(re.match(r"- |\d{1,3}\. ", block))
-
-
-def spaced(text: str) -> str:
-    """Chinese beside Latin letters: with a space or without, but alike over the whole page."""
-    seams = [(found[1] or "") + (found[2] or "") for found in SEAM.finditer(text)]
-    if not seams:
-        return text
-    # Noise hides spaces and never invents them: a fifth of them is enough to believe in all.
-    if sum(map(len, seams)) * 5 >= len(seams):
-        return SYMBOL.sub(" ", SEAM.sub(" ", text))
-    return SEAM.sub("", text)
-
-
-def punctuated(text: str) -> str:
-    """Brackets after Chinese or around it are wide ones, and two belong together; recognisers mix them up."""
-    return OPENED.sub(lambda found: f"（{next(said for said in found.groups() if said is not None)}）", text)
