@@ -106,7 +106,7 @@ def conclude(job: Job, source: Source | None = None) -> None:
 
 @contextlib.contextmanager
 def opened(job: Job) -> Iterator[tuple[OpenPages, FindPixels]]:
-    with contextlib.closing(OpenPages(taken(job.source))) as pages, contextlib.ExitStack() as later:
+    with contextlib.closing(OpenPages(taken(lite.named(job.source)))) as pages, contextlib.ExitStack() as later:
         yield pages, cache(lambda: later.enter_context(pixels.opened(job.source)))
 
 

@@ -15,11 +15,7 @@ def pages(source: Source, indices: range, total: int, *, tagged: bool) -> dict[i
     """The pages of a window by index; nothing if it cannot read them."""
     reader = parser(tagged) if len(indices) == total else make(tagged, f"{indices.start + 1}-{indices.stop}")
     try:
-        if isinstance(source, bytes):
-            read = reader.parse_bytes(source)
-        else:
-            source = named(source)
-            read = reader.parse(str(source))
+        read = reader.parse_bytes(source) if isinstance(source, bytes) else reader.parse(str(source))
         return {page.page_num - 1: Page(page, source) for page in read.pages}
     except MemoryError:
         raise
@@ -31,7 +27,8 @@ def pages(source: Source, indices: range, total: int, *, tagged: bool) -> dict[i
 
 
 def named(source: Path) -> Path:
-    """It goes by the name's ending, and our file has none."""
+    """The file by another name: liteparse goes by the ending, and ours has none. Who looks for the parser of a document
+    that makes trouble finds it by this link."""
     link = Path("input.pdf").absolute()
     link.unlink(missing_ok=True)
     link.symlink_to(source)
