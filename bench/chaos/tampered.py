@@ -127,10 +127,10 @@ class Points:
         points, names = self, threading.local()
         run_one = SqliteDatabase._run_one
 
-        def noted(database: Any, op: Any) -> Any:
+        def noted(database: Any, op: Any, **kwargs: Any) -> Any:
             if op.__name__ != "_beat":  # when it beats is chance
                 names.ops = [*getattr(names, "ops", ()), op.__name__]
-            return run_one(database, op)
+            return run_one(database, op, **kwargs)
 
         class Watched(apsw.Connection):
             def execute(self, statements: str, *args: Any, **kwargs: Any) -> Any:

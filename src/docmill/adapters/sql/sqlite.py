@@ -162,8 +162,7 @@ class SqliteDatabase:
                 while jobs and len(asked) < GROUP and (not asked or time.monotonic() < until):
                     op, done = jobs.popleft()
                     asked.append(done)
-                    run = self._run_next if results else self._run_first
-                    results.append((done, *run(op)))
+                    results.append((done, *self._run_one(op, is_first=not results)))
                 connection.execute("COMMIT")
         except BaseException as error:
             if connection.in_transaction:
@@ -174,29 +173,21 @@ class SqliteDatabase:
         for done, value, failure in results:
             _settle(done, value, failure)
 
-    def _run_first(self, op: Any) -> tuple[Any, BaseException | None]:
-        """It has the transaction to itself, so it needs no savepoint, for which each changed page is copied."""
-        try:
-            return _drive(self._connection, op), None
-        except (apsw.FullError, apsw.IOError):
-            raise
-        except BaseException as error:
-            self._connection.execute("ROLLBACK")
-            self._connection.execute("BEGIN IMMEDIATE")
-            return None, error
-
-    def _run_next(self, op: Any) -> tuple[Any, BaseException | None]:
+    def _run_one(self, op: Any, *, is_first: bool) -> tuple[Any, BaseException | None]:
+        """The first has the transaction to itself, so it needs no savepoint, for which each changed page is copied."""
         connection = self._connection
-        connection.execute("SAVEPOINT op")
+        if not is_first:
+            connection.execute("SAVEPOINT op")
         try:
             value = _drive(connection, op)
         except (apsw.FullError, apsw.IOError):
             raise
         except BaseException as error:
-            connection.execute("ROLLBACK TO op")
-            connection.execute("RELEASE op")
+            for undo in ("ROLLBACK", "BEGIN IMMEDIATE") if is_first else ("ROLLBACK TO op", "RELEASE op"):
+                connection.execute(undo)
             return None, error
-        connection.execute("RELEASE op")
+        if not is_first:
+            connection.execute("RELEASE op")
         return value, None
 
 
