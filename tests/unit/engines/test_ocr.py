@@ -132,6 +132,7 @@ def test_a_page_has_one_way_of_writing_whatever_a_table_cuts_it_into() -> None:
     [
         ("curl -L0 https", "curl-LO https", "curl -LO https"),
         ("使用 Pod和容器", "使用Pod 和容器", "使用 Pod 和容器"),
+        ('{ "spec": [ 1 ] } # end', '{"spec":[1]}#end', '{"spec": [1]} # end'),
         ("a bc", "", ""),
         ("", "no blank seen", "no blank seen"),
         ("x y", "quite another", "quite another"),

@@ -1,4 +1,4 @@
-"""Blanks between words, which recognisers lose more easily than letters, and never make up."""
+"""Blanks between words, which recognisers lose more easily than letters, and hardly ever make up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from difflib import SequenceMatcher
 from typing import Any
 
+OPENING, CLOSING = "([{", ")]},;"
+"""No blank stands after or before these; a recogniser that saw one was wrong."""
 FRACTION = re.compile(r"(\d{1,4})/(\d{1,4})")
 WIDE_GAP = 0.33
 """Of the height of a digit. The slash of a fraction stands closer than that, one between blanks farther off."""
@@ -18,7 +20,8 @@ def of_both(one: str, other: str) -> str:
     (letters, gaps), (wanted, kept) = parted(one), parted(other)
     alike = SequenceMatcher(None, letters, wanted, autojunk=False).get_matching_blocks()
     for here, there, size in alike:
-        kept |= {there + step for step in range(1, size) if here + step in gaps}
+        seen = (there + step for step in range(1, size) if here + step in gaps)
+        kept |= {place for place in seen if wanted[place - 1] not in OPENING and wanted[place] not in CLOSING}
     return "".join(f" {letter}" if number in kept else letter for number, letter in enumerate(wanted))
 
 
