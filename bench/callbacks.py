@@ -265,7 +265,7 @@ def show(count: int, best: dict[str, Best], slices: int) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", default="32,256")
-    parser.add_argument("--slices", type=int, default=5)
+    parser.add_argument("--slices", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--only", default=",".join(SERVERS))
     parser.add_argument("--serve", help=argparse.SUPPRESS)

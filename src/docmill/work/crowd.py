@@ -9,16 +9,22 @@ LINGER_S = 0.000_15
 
 
 class Crowd:
-    """How many came together of late. Who writes for them waits a moment until they are back; for one alone never."""
+    """How many came together of late. Who writes for them waits a moment until they are back; for one alone never.
+
+    As long as some of them come, the others are waited for: on a slow machine a crowd that is parted stays parted, and
+    each part costs a commit.
+    """
 
     def __init__(self, *, most: int, most_s: float) -> None:
         self._most = most
         self._most_s = most_s
         self.size = 1
+        self._here = 0
         self._complete: asyncio.Future[None] | None = None
 
     def now(self, count: int) -> None:
         """Somebody came: so many wait now."""
+        self._here = count
         if self._complete and count >= self.size:
             _end(self._complete)
 
@@ -27,10 +33,15 @@ class Crowd:
         if count >= self.size:
             return
         loop = asyncio.get_running_loop()
-        self._complete = loop.create_future()
-        timer = loop.call_later(min(LINGER_S * self.size, self._most_s), _end, self._complete)
-        await self._complete
-        timer.cancel()
+        ends = loop.time() + self._most_s
+        while count < self.size and (left_s := ends - loop.time()) > 0:
+            self._complete = loop.create_future()
+            timer = loop.call_later(min(LINGER_S * self.size, left_s), _end, self._complete)
+            await self._complete
+            timer.cancel()
+            before, count = count, self._here
+            if count <= before:
+                break
         self._complete = None
 
     def went(self, count: int) -> None:
