@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from docmill.adapters.engines.local.ocr import blanks, grids, layout, models, page, reason_for_ocr, upright, writing
 from docmill.adapters.engines.local.ocr.chinese import Habits
@@ -299,3 +299,14 @@ def test_a_page_that_was_scanned_askew_and_on_its_side_is_read_in_order(
         outside.paste(0, box)
     assert outside.histogram()[255] < 0.02 * ink.histogram()[255], "and hardly any letter is in none"
     assert not any(block.bbox[1] < 0.42 and 0.55 < block.bbox[3] for block in page.blocks if block.bbox), "two columns"
+
+
+def test_text_on_a_flat_strip_has_its_place() -> None:
+    strip = Image.new("RGB", (1000, 60), "white")
+    ImageDraw.Draw(strip).text((20, 15), "harbour and bridge", fill="black", font=ImageFont.load_default(size=28))
+
+    [(_, text, [(x0, y0, x1, y1)])] = page.read(strip).pieces
+
+    assert "harbour and bridge" == text
+    assert 0.0 <= x0 <= 0.02 < 0.2 < x1 < 0.4
+    assert 0.0 <= y0 < 0.4 < 0.7 < y1 <= 1.0
