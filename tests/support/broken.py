@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from docmill.adapters.engines.local.markdown import coverage
+from docmill.adapters.engines.markdown import coverage
 from docmill.core.errors import DocmillError, DocumentError
 from docmill.core.parsed import Parsed
 from support import documents, hostile

@@ -168,7 +168,7 @@ def is_document(path: Path) -> bool:
 
     Source code, logs of machines and the like are text as well; who wants them converted names them.
     """
-    from docmill.adapters.engines.local import sniff
+    from docmill.adapters.engines import sniff
     from docmill.adapters.engines.local.reading import READERS
 
     if sniff.claimed(path.name):

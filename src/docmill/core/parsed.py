@@ -65,3 +65,11 @@ class Parsed:
     @property
     def damaged_pages(self) -> tuple[int, ...]:
         return tuple(page.index for page in self.pages if page.damage)
+
+
+def clamp(x0: float, y0: float, x1: float, y1: float) -> Box | None:
+    """A box inside the page, or None when nothing of it is."""
+    if not (x0 >= 0.0 and y0 >= 0.0 and x1 <= 1.0 and y1 <= 1.0):
+        x0, y0, x1, y1 = (min(1.0, max(0.0, value)) for value in (x0, y0, x1, y1))
+    x0, y0, x1, y1 = round(x0, 4), round(y0, 4), round(x1, 4), round(y1, 4)
+    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None

@@ -77,7 +77,7 @@ def test_a_parser_gets_warm_however_little_documents_may_write() -> None:
     script = """
 import os
 from docmill.adapters.engines.local import child
-from docmill.adapters.engines.local.confine import confine
+from docmill.adapters.engines.confine import confine
 confine(parent=os.getppid(), memory_mb=1024, output_mb=1)
 child.get_warm()
 print("warm")

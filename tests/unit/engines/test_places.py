@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from PIL import Image, ImageDraw
 
-from docmill.adapters.engines.local.markdown import tidy
 from docmill.adapters.engines.local.ocr import layout, writing
 from docmill.adapters.engines.local.ocr.lines import Line
 from docmill.adapters.engines.local.ocr.upright import Pose, straightened
 from docmill.adapters.engines.local.pdf import blocks
-from docmill.adapters.engines.local.places import FARTHEST, MOST, blocks_of
+from docmill.adapters.engines.markdown import tidy
+from docmill.adapters.engines.places import FARTHEST, MOST, blocks_of
 from docmill.core.parsed import Block, Box, Page
 from support import documents
 from unit.engines.conftest import Bench

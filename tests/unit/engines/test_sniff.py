@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from docmill.adapters.engines.local import sniff
+from docmill.adapters.engines import sniff
 
 MAIL = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\n\r\nbody"
 

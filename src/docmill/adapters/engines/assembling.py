@@ -16,9 +16,8 @@ from docmill.core.archive import Unpacked
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import BlockKind, Box, Figure, Page, Parsed
 
-from .local.job import in_context
-from .local.markdown import alt, clean, disarm, tidy
-from .local.places import Piece, blocks_of
+from .markdown import alt, clean, disarm, tidy
+from .places import Piece, blocks_of, in_context
 
 IMAGE_LINK = re.compile(r"!\[([^\]\n]*)\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"\n]*\")?\s*\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmill.adapters.engines.local import sniff
+from docmill.adapters.engines import sniff
 from docmill.core.errors import DocumentError
 
 if TYPE_CHECKING:

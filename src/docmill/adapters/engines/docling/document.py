@@ -14,10 +14,9 @@ from typing import Any, Final
 import pybase64
 
 from docmill.adapters.engines.assembling import Block
-from docmill.adapters.engines.local.places import clamp
 from docmill.adapters.engines.tables import Cell, as_html, as_markdown
 from docmill.core.archive import EXTENSIONS, Unpacked, image_type
-from docmill.core.parsed import Box
+from docmill.core.parsed import Box, clamp
 
 MOST_PAGES: Final = 100_000
 DEEPEST: Final = 64

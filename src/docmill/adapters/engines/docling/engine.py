@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from docmill.adapters.engines import sniff
 from docmill.adapters.engines.assembling import Assembly
-from docmill.adapters.engines.local import sniff
 from docmill.adapters.engines.polling import Origin, PolledEngine, invalid
 from docmill.core.errors import DocmillError
 from docmill.core.parsed import Parsed

@@ -19,8 +19,8 @@ import msgspec
 from docmill.core.errors import DocumentError, NotFound
 from docmill.core.parsed import Figure, Page
 
+from ..confine import allow_cpu, confine, give_back, resident_mb
 from . import frames
-from .confine import allow_cpu, confine, give_back, resident_mb
 from .job import Job, OutputTooLarge
 from .limits import NO_MEMORY, Limits
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from docmill.core.errors import DocumentError, NotFound
 
-from . import guards, sniff, vortex
+from .. import sniff
+from . import guards, vortex
 from .limits import Limits
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import IO
 
 from docmill.core.errors import DocumentError
 
-from . import sniff
+from .. import sniff
 from .limits import Limits
 
 MB = 1024 * 1024

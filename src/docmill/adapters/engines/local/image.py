@@ -10,10 +10,10 @@ from PIL import Image, ImageOps
 
 from docmill.core.errors import DocumentError
 
+from ..markdown import html_table, image_link, table
 from . import ocr
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
-from .markdown import html_table, image_link, table
 
 PAGE_IMAGE_SIDE = 1800
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -6,19 +6,18 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import Box, Figure, Page
 
+from ..markdown import clean
+from ..places import Piece, blocks_of, in_context
 from .guards import UNDECODABLE, check_pixels
 from .limits import Limits
-from .markdown import clean
-from .places import Piece, blocks_of
 
-CONTEXT = 300
 BLOCK_BYTES = 60
 """About so many a block takes in JSON."""
 SAMPLE = 4000
@@ -166,19 +165,6 @@ class Job:
             self.sample += markdown[: SAMPLE - len(self.sample)] + "\n"
         if self.first_heading is None and (found := HEADING.search(markdown)):
             self.first_heading = re.sub(r"[*`]|\\(?=\W)", "", found[1])
-
-
-def in_context(figure: Figure, anchor: str, markdown: str) -> Figure:
-    """The figure with the text that stands before and after its place."""
-    at = markdown.find(anchor)
-    if at < 0:
-        return figure
-    start = markdown.rfind("\n", 0, at) + 1
-    end = markdown.find("\n\n", at)
-    after = markdown[end : end + CONTEXT] if end >= 0 else ""
-    return replace(
-        figure, context_before=markdown[max(0, start - CONTEXT) : start].strip(), context_after=after.strip()
-    )
 
 
 def as_web_image(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:

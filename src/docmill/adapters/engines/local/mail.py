@@ -10,9 +10,9 @@ from email.utils import parsedate_to_datetime
 
 from docmill.core.errors import DocumentError
 
+from ..markdown import clean, image_link, tidy
 from . import text, web
 from .job import Job
-from .markdown import clean, image_link, tidy
 
 FIELDS = ("From", "To", "Cc", "Date", "Subject")
 CID_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?cid:([^)>\s]+)>?\)")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
-from .markdown import escape
+from ..markdown import escape
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 PARTS = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}

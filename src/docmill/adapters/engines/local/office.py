@@ -9,9 +9,10 @@ from typing import Any
 
 from docmill.core.errors import DocumentError
 
-from . import numbers, sniff, vortex
+from .. import sniff
+from ..markdown import disarm, escape, tidy
+from . import numbers, vortex
 from .job import Job
-from .markdown import disarm, escape, tidy
 from .notes import Notes, shown
 from .word import headings, prepared
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import structlog
 
+from docmill.adapters.engines.confine import bare_environment
 from docmill.core.errors import SENTENCES, DocumentError, NotFound, StageFailed
 from docmill.core.parsed import Parsed
 
@@ -338,21 +339,6 @@ def count_oom_kills() -> int:
     except OSError:
         return 0
     return int(found[1]) if found else 0
-
-
-def bare_environment(home: Path) -> dict[str, str]:
-    """What a child gets to know: no secrets, no proxies, one thread per library."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        "HOME": str(home),
-        "TMPDIR": str(home),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "RAYON_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "2",
-        "LOGURU_LEVEL": "ERROR",
-    }
 
 
 def rebuild(kind: str, code: str, facts: dict[str, object]) -> DocumentError | StageFailed | NotFound:

@@ -8,7 +8,8 @@ from importlib import import_module
 
 from docmill.core.errors import DocumentError
 
-from . import guards, sniff
+from .. import sniff
+from . import guards
 from .job import Job
 
 READERS = {

@@ -7,9 +7,9 @@ import io
 
 from docmill.core.errors import DocumentError
 
-from . import sniff
+from .. import sniff
+from ..markdown import html_table, table
 from .job import Job
-from .markdown import html_table, table
 
 CSV_ROWS_PER_PAGE = 1000
 CSV_CELLS = 200_000

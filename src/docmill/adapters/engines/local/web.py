@@ -11,9 +11,9 @@ from urllib.parse import unquote_to_bytes
 
 from docmill.core.errors import DocumentError
 
-from . import sniff
+from .. import sniff
+from ..markdown import ENOUGH, coverage, disarm, html_table, image_link, pipe_tables, tidy
 from .job import Job
-from .markdown import ENOUGH, coverage, disarm, html_table, image_link, pipe_tables, tidy
 
 DATA_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?data:([\w/+.-]*)((?:;[\w=-]+)*),([^)\s>]*)>?(?:\s+\"[^\"]*\")?\)")
 META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from docmill.adapters.engines.local import sniff
+from docmill.adapters.engines import sniff
 from docmill.adapters.engines.polling import Origin, PolledEngine
 from docmill.core.parsed import Parsed
 

@@ -15,12 +15,11 @@ from typing import Any
 import msgspec
 
 from docmill.adapters.engines.assembling import Assembly, Block
-from docmill.adapters.engines.local.places import clamp
 from docmill.adapters.engines.polling import Origin, invalid
 from docmill.adapters.engines.tables import as_html, as_markdown, rows_of
 from docmill.core.archive import TextEntry, unpack_result
 from docmill.core.errors import BadRequest
-from docmill.core.parsed import Box, Parsed
+from docmill.core.parsed import Box, Parsed, clamp
 
 STRUCTURED = "structured_content.json"
 MIDDLE = "middle_json.json"

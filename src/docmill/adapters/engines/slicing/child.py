@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from docmill.adapters.engines.local.confine import allow_cpu, confine
+from docmill.adapters.engines.confine import allow_cpu, confine
 
 LOOKED_AT = 24
 """Pages that are asked for a text layer, spread over the document."""

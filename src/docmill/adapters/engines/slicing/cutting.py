@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmill.adapters.engines.local import sniff
-from docmill.adapters.engines.local.process import bare_environment
+from docmill.adapters.engines import sniff
+from docmill.adapters.engines.confine import bare_environment
 from docmill.core.errors import DocumentError, StageFailed
 from docmill.core.routing import Facts, Slice
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..markdown import table
-from ..places import Piece
+from ...markdown import table
+from ...places import Piece
 from . import grids, layout, models, upright, writing
 from .chinese import Habits
 from .layout import Row

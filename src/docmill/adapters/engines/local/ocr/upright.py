@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..places import clamp
+from docmill.core.parsed import clamp
+
 from .models import model_file
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from statistics import median
 
 from docmill.core.parsed import BlockKind
 
-from ..markdown import CJK, table, tidy
+from ...markdown import CJK, table, tidy
 from . import grids
 from .chinese import Habits
 from .layout import Row

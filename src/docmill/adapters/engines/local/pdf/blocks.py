@@ -9,8 +9,8 @@ from typing import Any
 
 from docmill.core.parsed import BlockKind, Box
 
-from ..markdown import CJK, cell
-from ..places import Piece
+from ...markdown import CJK, cell
+from ...places import Piece
 
 ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from docmill.core.parsed import Box
+from docmill.core.parsed import Box, clamp
 
 from .. import vortex
-from ..places import clamp
 from .blocks import Block, Cell, join
 from .quick import REAL_WORD
 

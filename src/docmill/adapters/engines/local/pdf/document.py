@@ -18,10 +18,10 @@ import pypdfium2 as pdfium
 
 from docmill.core.errors import DocumentError
 
+from ...markdown import ENOUGH, coverage, disarm, image_link, tidy
 from .. import ocr, vortex
 from ..image import as_png
 from ..job import Job
-from ..markdown import ENOUGH, coverage, disarm, image_link, tidy
 from . import careful, figures, lite, pixels, quick, streams, tagged
 from .blocks import Block, joined, markdown, pieces, stretch, together, written
 from .figures import Cutter, FindPixels

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from docmill.core.parsed import Box
+from docmill.core.parsed import Box, clamp
 
+from ...markdown import image_link
 from ..job import Job
-from ..markdown import image_link
-from ..places import clamp
 from .blocks import Block, html, written
 from .pixels import Pixels
 from .quick import CAPTION

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..markdown import CJK
+from ...markdown import CJK
 from . import aligned, regions, ruled, sections
 from .blocks import Block, Cell, joined
 from .charts import has_axis

@@ -79,3 +79,18 @@ def give_back() -> None:
 def resident_mb() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() // MB
+
+
+def bare_environment(home: Path) -> dict[str, str]:
+    """What a child gets to know: no secrets, no proxies, one thread per library."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "RAYON_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "LOGURU_LEVEL": "ERROR",
+    }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from docmill.core.parsed import Block, BlockKind, Box
+from docmill.core.parsed import Block, BlockKind, Box, Figure, clamp
 
 from .markdown import clean
 
 Piece = tuple[BlockKind, str, Sequence[Box]]
 """A part of a page as it was written into its Markdown, and where it stands: nowhere that is known, in one place, or in
 several, as a paragraph that goes on in the next column."""
+CONTEXT = 300
+"""Letters before and after a figure that tell what it is about."""
 MOST = 4000
 """Blocks of one page. Pages with more are made to hurt."""
 FARTHEST = 20_000
@@ -61,9 +64,14 @@ def fits(markdown: str, text: str, start: int) -> bool:
     return markdown.startswith(text, start) and markdown[start + len(text) : start + len(text) + 1] in ("", "\n")
 
 
-def clamp(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """A box inside the page, or None when nothing of it is."""
-    if not (x0 >= 0.0 and y0 >= 0.0 and x1 <= 1.0 and y1 <= 1.0):
-        x0, y0, x1, y1 = (min(1.0, max(0.0, value)) for value in (x0, y0, x1, y1))
-    x0, y0, x1, y1 = round(x0, 4), round(y0, 4), round(x1, 4), round(y1, 4)
-    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
+def in_context(figure: Figure, anchor: str, markdown: str) -> Figure:
+    """The figure with the text that stands before and after its place."""
+    at = markdown.find(anchor)
+    if at < 0:
+        return figure
+    start = markdown.rfind("\n", 0, at) + 1
+    end = markdown.find("\n\n", at)
+    after = markdown[end : end + CONTEXT] if end >= 0 else ""
+    return replace(
+        figure, context_before=markdown[max(0, start - CONTEXT) : start].strip(), context_after=after.strip()
+    )
