@@ -187,6 +187,7 @@ def client(folder: Path) -> None:
     jobs = list(json.loads((folder / "jobs.json").read_text()).items())
     for line in sys.stdin:
         wanted = json.loads(line)
+        os.sync()  # what the one before left to be written is not for this one to wait for
         print(json.dumps(uvloop.run(drive(jobs=jobs, **wanted))), flush=True)
 
 

@@ -94,7 +94,10 @@ def main() -> int:
         for kind, found in row.get("kinds", {}).items():
             said = f"{found['cer']:.2%} ({found['cer_any_order']:.2%} in any order)"
             joined = f"{found['cer_joined']:.2%} ({found['cer_joined_any_order']:.2%})"
-            print(f"  scans {row['engine']} {kind}: {said}; without blanks inside Chinese {joined}")
+            bare = f"{found['cer_bare']:.2%} ({found['cer_bare_any_order']:.2%})"
+            print(
+                f"  scans {row['engine']} {kind}: {said}; without blanks inside Chinese {joined}; letters alone {bare}"
+            )
     if missing:
         print(f"not installed (make bench-peers), or does not start: {', '.join(missing)}")
     if given.json:

@@ -98,7 +98,9 @@ def measured(item: Item, markdown: str) -> dict[str, float]:
     if item.kind == "scans":
         ordered, loose = scores.cer(truth, markdown)
         joined = scores.cer(truth, markdown, joined=True)
-        return {"cer": ordered, "cer_any_order": loose, "cer_joined": joined[0], "cer_joined_any_order": joined[1]}
+        bare = scores.cer(truth, markdown, bare=True)
+        found = {"cer": ordered, "cer_any_order": loose, "cer_joined": joined[0], "cer_joined_any_order": joined[1]}
+        return found | {"cer_bare": bare[0], "cer_bare_any_order": bare[1]}
     if item.kind == "office":
         return {"nid": scores.plain_nid(truth, markdown)}
     return scores.document(truth, markdown)

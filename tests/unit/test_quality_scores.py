@@ -70,6 +70,9 @@ def test_line_ends_inside_chinese_can_be_left_out_of_account(scores):
     assert scores.cer(truth, found)[0] > 0.0
     assert (0.0, 0.0) == scores.cer(truth, found, joined=True)
     assert scores.cer(truth, found.replace(" ", ""), joined=True)[0] > 0.0
+    assert (0.0, 0.0) == scores.cer(truth, found.replace(" ", ""), bare=True)
+    assert (0.0, 0.0) == scores.cer("一（二）：3", "一(二): 3", bare=True)
+    assert scores.cer("一（二）", "一(三)", bare=True)[0] > 0.0
 
 
 def test_the_truth_of_a_scan_is_no_markdown(scores):
