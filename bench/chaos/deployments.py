@@ -77,6 +77,10 @@ class Deployment(ABC):
     def open(self) -> Deployment:
         self.prepare()
         self.supervisor.start()
+        return self.answering()
+
+    def answering(self) -> Deployment:
+        """Itself, when every address answers."""
         ends = time.monotonic() + READY_S
         for url in self.urls:
             while not _answers(url):
