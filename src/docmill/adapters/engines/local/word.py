@@ -20,7 +20,7 @@ LONGEST_TITLE = 120
 MOSTLY = 0.75
 ENDS = tuple(".,;:!。，；：！、")
 """Of sentences and of steps; a title may be a question."""
-STYLED = re.compile(rb"""<w:pPr>\s*<w:pStyle\s+w:val=["']([^"']+)["']\s*/>(.*?)</w:pPr>""", re.DOTALL)
+STYLED = re.compile(rb"""<w:pPr>\s*<w:pStyle\s+w:val=["']([^"']+)["']\s*/>(.{0,2000}?)</w:pPr>""", re.DOTALL)
 
 
 def prepared(source: Path, notes: Notes) -> bytes:
