@@ -21,7 +21,6 @@ from docmill.core.reports import Progress
 from docmill.core.task import Stage
 from docmill.ports import Heard
 
-NOW = Statement("SELECT {now}")
 LOAD_TASKS = Statement(
     """
     SELECT id, event_seq, progress, updated_ms, face, attempt_id, status FROM tasks
@@ -31,7 +30,7 @@ LOAD_TASKS = Statement(
 )
 LOAD_JOBS = Statement(
     """
-    SELECT id, stage, state, token_hash, process_id, lease_ms, deadline_ms, timeout_ms FROM attempts
+    SELECT {now}, id, stage, state, token_hash, process_id, lease_ms, deadline_ms, timeout_ms FROM attempts
     WHERE id IN (SELECT value FROM {each}(CAST(:ids AS {json})))
     """
 )
@@ -72,6 +71,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _Job:
+    now_ms: int
     id: str
     stage: str
     state: str
@@ -115,8 +115,8 @@ def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
     rows = yield LOAD_TASKS(ids=encode([heard.task_id for heard in reports]))
     tasks = {row[0]: _Task(*row) for row in rows}
     rows = yield LOAD_JOBS(ids=encode([heard.job_id for heard in reports]))
-    jobs = {row[0]: _Job(*row) for row in rows}
-    now_ms: int = (yield NOW())[0][0]
+    jobs = {row[1]: _Job(*row) for row in rows}
+    now_ms: int = rows[0][0] if rows else 0
     now = iso(now_ms)
 
     verdicts: list[Verdict | None] = []
@@ -130,7 +130,7 @@ def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
         verdict = _judge(heard, task, job)
         verdicts.append(verdict)
         if verdict is Verdict.APPLIED:
-            if not _is_named(task, heard.progress.process_id):
+            if not _is_named(task, job, heard.progress.process_id):
                 yield from _name_process(task, heard.progress.process_id)
             events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms, now))
             if job.lives(heard.progress.process_id, now_ms):
@@ -153,9 +153,11 @@ def _judge(heard: Heard, task: _Task, job: _Job) -> Verdict:
     )
 
 
-def _is_named(task: _Task, process_id: str | None) -> bool:
-    """The worker's own name for the job is told once, and then only repeated."""
-    return process_id is None or f'"provider_task_id":{encode(process_id)},' in task.face
+def _is_named(task: _Task, job: _Job, process_id: str | None) -> bool:
+    """The worker's own name for the job is told once, and then only repeated. Task and job learn it together."""
+    if process_id is None or process_id == job.process_id:
+        return True
+    return f'"provider_task_id":{encode(process_id)},' in task.face
 
 
 def _name_process(task: _Task, process_id: str | None) -> Op[None]:
