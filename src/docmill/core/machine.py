@@ -160,7 +160,7 @@ def on_worker_progress(
         Verdict.APPLIED,
         replace(task, progress=progress, provider_task_id=process_id or task.provider_task_id),
         sign_of_life=SignOfLife(attempt.id, attempt.timeout_ms or 0, process_id),
-        events=(progress_said(progress, phase, message),),
+        events=(Event("progress", progress_said(progress, phase, message)),),
     )
 
 
@@ -180,8 +180,8 @@ def reached(stage: Stage, percent: float | None, so_far: int) -> int:
     return max(so_far, low + int((high - low) * min(max(percent or 0, 0), 100) / 100))
 
 
-def progress_said(progress: int, phase: str, message: str) -> Event:
-    return Event("progress", {"progress": progress, "phase": phase, "message": message})
+def progress_said(progress: int, phase: str, message: str) -> dict[str, Any]:
+    return {"progress": progress, "phase": phase, "message": message}
 
 
 def judged(task: Task, attempt: Attempt, outcome_hash: str, change: Change) -> Change:

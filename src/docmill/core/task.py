@@ -8,7 +8,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 
-class Status(StrEnum):
+class Word(StrEnum):
+    """Equal to its text, and so hashed as its text: enums hash their name, and slowly."""
+
+    __hash__ = str.__hash__
+
+
+class Status(Word):
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -23,7 +29,7 @@ class Status(StrEnum):
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
-class Stage(StrEnum):
+class Stage(Word):
     PARSE = "parse"
     POSTPROCESS = "postprocess"
     PUBLISH = "publish"
@@ -33,7 +39,7 @@ class Stage(StrEnum):
         return {Stage.PARSE: Stage.POSTPROCESS, Stage.POSTPROCESS: Stage.PUBLISH, Stage.PUBLISH: None}[self]
 
 
-class State(StrEnum):
+class State(Word):
     """Of an attempt."""
 
     QUEUED = "queued"

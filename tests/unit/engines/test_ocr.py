@@ -179,7 +179,8 @@ def test_shadows_bridge_the_broken_strokes_of_a_fax_at_any_size(height: int) -> 
 
     shaded = models.shaded(piece)
 
-    assert piece.shape == shaded.shape
+    assert (height, 10 * height + round(models.ROOM * height), 3) == shaded.shape
+    assert 255 == shaded[:, 10 * height + height // 4 :].min(), "room behind the last letter"
     assert shaded[middle, 5 * height].max() < 235, "the gap is closed"
     assert 255 == shaded[0, height // 4].min(), "paper stays paper"
 

@@ -177,5 +177,5 @@ def _apply(task: _Task, stage: Stage, said: Progress, now_ms: int, now: str) -> 
     else:
         task.updated_ms = now_ms
     task.face = _moved(task.face, task.progress, now)
-    event = machine.progress_said(task.progress, said.phase, said.message)
-    return task.id, task.event_seq, event.kind, encode(event.data), now_ms
+    data = machine.progress_said(task.progress, said.phase, said.message)
+    return task.id, task.event_seq, "progress", encode(data), now_ms
