@@ -80,7 +80,7 @@ def fuzzed(guarded: Guarded, folder: Path, *headers: str, **environment: str) ->
         [
             *(sys.executable, "-m", "schemathesis.cli", "run", f"{guarded.service.url}/openapi.json"),
             *("--checks", CHECKS, "--no-color", "--no-shrink", "--continue-on-failure", "--request-timeout", "60"),
-            *("--workers", "4", "--suppress-health-check", "all", "--generation-database", "none"),
+            *("--workers", "1", "--suppress-health-check", "all", "--generation-database", "none"),
             *("--warnings", "off", *BUDGET, *given),
         ],
         cwd=folder,
