@@ -163,3 +163,105 @@ async def test_where_no_transaction_can_begin_everybody_is_told(
     assert ["then"] == await database.read(names())
     other.close()
     await database.close()
+
+
+def noted(threads: set[str], name: str) -> Op[None]:
+    threads.add(threading.current_thread().name)
+    yield from add(name)
+
+
+async def test_what_is_brief_runs_where_its_caller_stands_and_is_synced_before_the_answer(
+    disk: Disk, tmp_path: Path
+) -> None:
+    database = await opened(tmp_path)
+    threads: set[str] = set()
+    await database.write(add("soft"), durable=False)
+    before = disk.syncs
+    while database._turn.locked():  # the answer comes before the writer is done
+        await asyncio.sleep(0.001)
+
+    await database.write(noted(threads, "brief"), brief=True)
+
+    assert {threading.main_thread().name} == threads
+    assert before + 1 == disk.syncs
+    assert ["soft", "brief"] == await database.read(names())
+    await database.close()
+
+
+async def test_what_is_brief_waits_its_turn_while_the_writer_is_busy(tmp_path: Path) -> None:
+    database = await opened(tmp_path)
+    threads: set[str] = set()
+    go = threading.Event()
+
+    def hold() -> Op[None]:
+        assert go.wait(10)
+        yield from add("held")
+
+    held = asyncio.create_task(database.write(hold()))
+    await asyncio.sleep(0.05)
+    brief = asyncio.create_task(database.write(noted(threads, "brief"), brief=True))
+    await asyncio.sleep(0.05)
+    go.set()
+    await asyncio.gather(held, brief)
+
+    assert {"sqlite-write"} == threads
+    assert ["held", "brief"] == await database.read(names())
+    await database.close()
+
+
+async def test_what_is_brief_does_not_wait_for_another_process_on_the_event_loop(tmp_path: Path) -> None:
+    database = await opened(tmp_path)
+    threads: set[str] = set()
+    other = apsw.Connection(str(tmp_path / "things.db"))
+    other.execute("BEGIN IMMEDIATE")
+
+    brief = asyncio.create_task(database.write(noted(threads, "brief"), brief=True))
+    began = time.monotonic()
+    await asyncio.sleep(0.05)
+    assert time.monotonic() - began < 2
+    other.execute("COMMIT")
+    await brief
+
+    assert {"sqlite-write"} == threads
+    other.close()
+    await database.close()
+
+
+async def test_brief_ones_and_others_in_any_order_are_written_once_and_who_fails_is_undone(tmp_path: Path) -> None:
+    database = await opened(tmp_path)
+
+    def write(n: int) -> Op[None]:
+        yield from add(f"{n}")
+        if n % 7 == 0:
+            raise ValueError(f"{n}")
+
+    async def one(n: int) -> None:
+        for _ in range(n % 5):
+            await asyncio.sleep(0)
+        await database.write(write(n), durable=n % 4 != 1, brief=n % 3 == 0)
+
+    tasks = [asyncio.create_task(one(n)) for n in range(300)]
+    for n in range(2, 300, 50):
+        tasks[n].cancel()
+    ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+
+    assert {n for n in range(300) if n % 7 == 0 and n % 50 != 2} == {
+        n for n, end in enumerate(ends) if isinstance(end, ValueError)
+    }
+    found = await database.read(names())
+    assert len(found) == len(set(found))
+    assert {f"{n}" for n in range(300) if n % 7 and n % 50 != 2} == set(found)
+    await database.close()
+
+
+async def test_a_long_log_is_copied_back_after_the_answer_and_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.CHECKPOINT_PAGES", 20)
+    database = await opened(tmp_path)
+    for n in range(200):
+        await database.write(add("x" * 3000), brief=n % 2 == 0)
+
+    assert (tmp_path / "things.db-wal").stat().st_size < 60 * 4096
+    assert 200 == len(await database.read(names()))
+    await database.close()

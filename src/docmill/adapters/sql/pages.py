@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from docmill.adapters.sql.rows import TASK_COLUMNS, task_of
+from docmill.adapters.sql.rows import STATUS_OF, TASK_COLUMNS, task_of
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.access import Owner
-from docmill.core.task import Task
-from docmill.ports import Faces, Filter, Listing
+from docmill.core.face import moved
+from docmill.core.task import Status, Task
+from docmill.ports import Face, Faces, Filter, Listing
 
 _Lists = dict[tuple[bool, bool, bool], tuple[Statement, Statement]]
 
@@ -33,7 +34,7 @@ def _lists(columns: str) -> _Lists:
 
 
 LISTS = _lists(TASK_COLUMNS)
-FACES = _lists("id, face")
+FACES = _lists("id, face, status, progress, updated_ms")
 _BY_IDS: dict[int, Statement] = {}
 
 
@@ -44,7 +45,12 @@ def tasks(where: Filter) -> Op[Listing]:
 
 def faces(where: Filter) -> Op[Faces]:
     rows, total = yield from _page(FACES, where)
-    return Faces(rows, total)
+    return Faces([_face(row) for row in rows], total)
+
+
+def _face(row: Row) -> Face:
+    number, face, status, progress, updated_ms, _ = row
+    return number, moved(face, progress, updated_ms) if STATUS_OF[status] is Status.RUNNING else face
 
 
 def _page(lists: _Lists, where: Filter) -> Op[tuple[list[Row], int]]:

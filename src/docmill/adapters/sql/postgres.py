@@ -94,6 +94,7 @@ class PostgresDatabase:
         tenant: str | None = None,
         patience_s: float | None = None,
         durable: bool = True,  # noqa: ARG002 - telling the server would cost more than it saves
+        brief: bool = False,  # noqa: ARG002 - all of it is waiting
     ) -> T:
         async with self._acquired() as connection, _transaction(connection, connection.begin("", _scope(tenant))):
             return await _drive(connection, op, patience_s)

@@ -4,6 +4,9 @@ Durable means durable: WAL with `synchronous=FULL`, and an answer only after COM
 disk is syncing share the next commit; each but the first has a savepoint, so that one that fails takes none with it.
 
 What need not be durable goes first and is not synced. The next commit that is syncs it as well: the log has an order.
+
+A brief operation runs where its caller stands, if the writer has nothing to do, and leaves the writer its commit: the
+event loop goes on while the disk is syncing, instead of both waiting for each other's turn at the interpreter.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import asyncio
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -31,8 +35,10 @@ GROUP_S = 0.02
 READERS = 4
 BUSY_MS = 10_000
 CHECKPOINT_PAGES = 4_000
+"""Rows that change often are copied back from the log once for many changes."""
 
-_Job = tuple[Op[Any], "Future[Any]"]
+_Job = tuple[Op[Any], "asyncio.Future[Any]"]
+_Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class SqliteDatabase:
@@ -43,6 +49,10 @@ class SqliteDatabase:
         self._durable: deque[_Job] = deque()
         self._soft: deque[_Job] = deque()
         self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Held by whoever uses the writing connection."""
+        self._begun: list[_Ended] = []
+        """What ran where its caller stands and waits for its commit. The turn went to the writer with it."""
         self._closed = False
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
@@ -52,8 +62,8 @@ class SqliteDatabase:
         self._connection.pragma("journal_mode", "wal")
         self._connection.pragma("synchronous", "full")
         self._synchronous = "full"
-        # Rows that change often are then copied back once for many changes.
-        self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        self._log_pages = 0
+        self._connection.set_wal_hook(self._measure_log)
         self._writer = threading.Thread(target=self._work, name="sqlite-write", daemon=True)
         self._writer.start()
 
@@ -65,13 +75,15 @@ class SqliteDatabase:
         tenant: str | None = None,  # noqa: ARG002
         patience_s: float | None = None,  # noqa: ARG002
         durable: bool = True,
+        brief: bool = False,
     ) -> T:
         if self._closed:
             raise Unavailable("shutting_down")
-        done: Future[T] = Future()
-        (self._durable if durable else self._soft).append((op, done))
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if not (brief and durable and self._begin_here(op, done)):
+            (self._durable if durable else self._soft).append((op, done))
         self._asked.put(True)
-        return await asyncio.wrap_future(done)
+        return await done
 
     async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:
         # The writer has a commit for all who come, and a savepoint for each.
@@ -140,38 +152,81 @@ class SqliteDatabase:
             finally:
                 connection.execute("COMMIT")
 
+    def _begin_here(self, op: Op[Any], done: asyncio.Future[Any]) -> bool:
+        """Run *op* in a transaction that the writer will commit. False: the writer is busy, and will do it all."""
+        if self._durable or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            with _translated():
+                self._connection.set_busy_timeout(0)
+                self._begin("full")
+                self._begun.append((done, *self._run_one(op, is_first=True)))
+        except BaseException as error:
+            self._give_up()
+            self._turn.release()
+            if isinstance(error.__cause__, apsw.BusyError):  # another process writes: the writer can wait, we cannot
+                return False
+            _settle([(done, None, error)])
+        finally:
+            self._connection.set_busy_timeout(BUSY_MS)
+        return True
+
     def _work(self) -> None:
         while self._asked.get():
-            if self._soft:
-                self._commit(self._soft, "normal")
-            if self._durable:
-                self._commit(self._durable, "full")
+            # Whoever has the turn without having begun is about to begin, and rings again.
+            if not self._begun and not self._turn.acquire(blocking=False):
+                continue
+            try:
+                if self._begun:
+                    self._commit(self._durable, "full")
+                if self._soft:
+                    self._commit(self._soft, "normal")
+                if self._durable:
+                    self._commit(self._durable, "full")
+            finally:
+                self._turn.release()
 
     def _commit(self, jobs: deque[_Job], synchronous: str) -> None:
         """The jobs that wait, and those that come meanwhile. Whoever is left has rung, too."""
         connection = self._connection
-        asked: list[Future[Any]] = []
-        results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        results, self._begun = self._begun, []
+        asked = [done for done, *_ in results]
         until = time.monotonic() + GROUP_S
         try:
             with _translated():
-                if synchronous != self._synchronous:
-                    connection.pragma("synchronous", synchronous)
-                    self._synchronous = synchronous
-                connection.execute("BEGIN IMMEDIATE")
+                if not asked:
+                    self._begin(synchronous)
                 while jobs and len(asked) < GROUP and (not asked or time.monotonic() < until):
                     op, done = jobs.popleft()
                     asked.append(done)
                     results.append((done, *self._run_one(op, is_first=not results)))
                 connection.execute("COMMIT")
         except BaseException as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            for done in asked or [jobs.popleft()[1] for _ in range(len(jobs))]:
-                _settle(done, None, error)
+            self._give_up()
+            _tell([(done, None, error) for done in asked or [jobs.popleft()[1] for _ in range(len(jobs))]])
             return
-        for done, value, failure in results:
-            _settle(done, value, failure)
+        _tell(results)
+        if self._log_pages >= CHECKPOINT_PAGES:
+            self._copy_back()
+
+    def _measure_log(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _copy_back(self) -> None:
+        """Nobody waits for it but who comes meanwhile. If it fails the log grows, and it is tried after the next commit."""
+        with suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _begin(self, synchronous: str) -> None:
+        if synchronous != self._synchronous:
+            self._connection.pragma("synchronous", synchronous)
+            self._synchronous = synchronous
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _give_up(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _run_one(self, op: Any, *, is_first: bool) -> tuple[Any, BaseException | None]:
         """The first has the transaction to itself, so it needs no savepoint, for which each changed page is copied."""
@@ -215,13 +270,20 @@ def _rows(connection: apsw.Connection, query: Query) -> list[Any]:
     return connection.executemany(query.statement.sqlite, query.many).fetchall()
 
 
-def _settle(done: Future[Any], value: Any, error: BaseException | None) -> None:
-    if not done.set_running_or_notify_cancel():
-        return
-    if error is None:
-        done.set_result(value)
-    else:
-        done.set_exception(error)
+def _tell(ended: list[_Ended]) -> None:
+    """Wakes the event loop once for all of them."""
+    with suppress(RuntimeError):  # it is closed: nobody waits any more
+        ended[0][0].get_loop().call_soon_threadsafe(_settle, ended)
+
+
+def _settle(ended: list[_Ended]) -> None:
+    for done, value, error in ended:
+        if done.done():  # who waited was cancelled
+            continue
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
 
 
 class _translated:  # noqa: N801 - reads as a word in `with`
