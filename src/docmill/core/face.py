@@ -17,7 +17,7 @@ from docmill.core.task import Task
 
 _PROGRESS = ',"progress":'
 _MOVING = re.compile(_PROGRESS + r'\d+(,"created_at":"[^"]*","updated_at":")[^"]*')
-"""The two places of an encoded face that progress changes. A quote inside a text is escaped, so this finds only keys."""
+"""The two places of an encoded face that progress changes. A quote in a text is escaped, so this finds only keys."""
 
 
 def face_of(task: Task) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class SqliteDatabase:
         return apsw.SQLITE_OK
 
     def _copy_back(self) -> None:
-        """Nobody waits for it but who comes meanwhile. If it fails the log grows, and it is tried after the next commit."""
+        """Nobody waits for it but who comes meanwhile. If it fails the log grows, and the next commit tries again."""
         with suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
