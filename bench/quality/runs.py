@@ -19,7 +19,8 @@ PROGRAM = Path(__file__).with_name("peer.py")
 OURS = ("docmill", "docvortex", "liteparse", "pypdfium2")
 ELSEWHERE = {
     "markitdown": ["markitdown[pdf,docx,pptx,xlsx,outlook]"],
-    "pymupdf4llm": ["pymupdf4llm", "pymupdf-layout"],
+    # The releases called 2.0 are empty.
+    "pymupdf4llm": ["pymupdf4llm<2", "pymupdf<2", "pymupdf-layout<2"],
     "kreuzberg": ["kreuzberg"],
     "pdf-inspector": ["pdf-inspector"],
 }
