@@ -6,6 +6,9 @@ import pytest
 
 from docmill.adapters.engines import sniff
 
+OBJECTS = b"".join(b"%d 0 obj\n<< /Type /Font /Name (F%d) >>\nendobj\n" % (n, n) for n in range(1, 9))
+XREF = b"xref\n0 9\n" + b"0000000123 00000 n \n" * 9 + b"trailer\n<< /Root 1 0 R >>\nstartxref\n400\n%%EOF\n"
+PROSE = b"An object has a number, a generation and a value, and ends with the word endobj on a line of its own.\n"
 MAIL = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\n\r\nbody"
 
 
@@ -13,6 +16,7 @@ MAIL = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\n\r\nbody"
     ("data", "name", "expected"),
     [
         (b"junk before\n%PDF-1.4\n", "x", sniff.PDF),
+        (b"%PDF)1.3\n1 0 obj", "x", sniff.PDF),
         (b"\x89PNG\r\n\x1a\nrest", "x.pdf", sniff.PNG),
         (b"\xff\xd8\xff\xe0rest", "", sniff.JPEG),
         (b"II*\x00rest", "", sniff.TIFF),
@@ -38,6 +42,48 @@ MAIL = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\n\r\nbody"
     ],
 )
 def test_the_type_is_read_from_the_bytes(tmp_path: Path, data: bytes, name: str, expected: str) -> None:
+    (tmp_path / "file").write_bytes(data)
+
+    assert expected == sniff.sniff(tmp_path / "file", name)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"%PDF)1.3\n" + OBJECTS + XREF,
+        b"%pDF-1.3\n" + OBJECTS + XREF,
+        b"\xef\xbb\xbf\n%PDF-1.3\n",
+        OBJECTS + XREF,
+        OBJECTS + XREF + b"\n" * 50,
+        OBJECTS + XREF.replace(b"%%EOF", b"%%EMF"),
+        (b"%\xd0DF-1.3\n" + OBJECTS + XREF).replace(b"\n", b"\r"),
+        b"%\xd0DF-1.3\n1 0 obj\n<< >>\nstream\n" + b"\xe4 words " * 40_000 + b"\nendstream\nendobj\n" + OBJECTS + XREF,
+        b"some text before" + b"%PDF-1.3\n" + OBJECTS,
+    ],
+)
+def test_a_pdf_is_one_although_its_head_is_hurt(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "file").write_bytes(data)
+
+    assert {sniff.PDF} == {sniff.sniff(tmp_path / "file", name) for name in ("x.pdf", "", "x.txt")}
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "expected"),
+    [
+        (b"A file begins with %PDF-1.7 and ends with %%EOF.\n" + PROSE, "", sniff.TEXT),
+        (b"A file begins with\n%PDF-1.7\nand ends with\n%%EOF\n" + PROSE, "x.txt", sniff.TEXT),
+        (b"# Files\n\n- one\n\n```\n%PDF-1.7\n" + OBJECTS + XREF + b"```\n", "", sniff.MARKDOWN),
+        (b"# Files\n\n    %PDF-1.7\n" + OBJECTS.replace(b"\n", b"\n    ") + XREF, "x.md", sniff.MARKDOWN),
+        ((PROSE + OBJECTS[:48]) * 9 + XREF, "", sniff.TEXT),
+        (PROSE * 9 + OBJECTS[:96] + XREF, "x.txt", sniff.TEXT),
+        (OBJECTS, "x.txt", sniff.TEXT),
+        (b"%PDF output of this paper\n\\documentclass{article}\n", "", sniff.TEXT),
+        (b"type,begins with\npdf,%PDF-1.7\npng,PNG\ngif,GIF\n", "", sniff.CSV),
+        (b"<!DOCTYPE html><p>It begins with %PDF-1.7</p>", "", sniff.HTML),
+        (MAIL.replace(b"body", b"It begins with\r\n%PDF-1.7"), "x.eml", sniff.EML),
+    ],
+)
+def test_a_text_about_pdfs_is_text(tmp_path: Path, data: bytes, name: str, expected: str) -> None:
     (tmp_path / "file").write_bytes(data)
 
     assert expected == sniff.sniff(tmp_path / "file", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import os
 import re
 import zipfile
 from pathlib import Path, PurePath
@@ -30,6 +31,7 @@ EMPTY = "application/x-empty"
 UNKNOWN = "application/octet-stream"
 
 OOXML = frozenset({DOCX, PPTX, XLSX})
+TEXTS = frozenset({HTML, EML, CSV, MARKDOWN, TEXT})
 BY_NAME = {
     ".pdf": PDF,
     ".png": PNG,
@@ -55,6 +57,15 @@ BY_NAME = {
     ".log": TEXT,
 }
 HEAD = 64 * 1024
+NEAR = 1024
+"""So far from the beginning a PDF's header may stand, and so far from the end its last words."""
+PDF_HEADER = re.compile(rb"%PDF(?:-|.\d\.\d)", re.DOTALL)
+"""Also one that was hurt."""
+PDF_MARK = re.compile(rb"(?<![^\r\n])(?:\d{1,10} \d{1,5} obj\b|\d{10} \d{5} [nf])|endobj\b")
+"""Where an object begins or ends, and a line of the table of them."""
+PDF_OBJECTS = 3
+FENCE = re.compile(rb"^ {0,3}(?:```|~~~)", re.MULTILINE)
+BLANK = b"\xef\xbb\xbf\0 \t\r\n\f"
 MAIL_FIELDS = frozenset(
     b"from to cc subject date received return-path delivered-to message-id mime-version reply-to sender".split()
 )
@@ -80,7 +91,7 @@ def sniff(path: Path, filename: str = "") -> str:
         head = file.read(HEAD)
     if not head:
         return EMPTY
-    return binary_type(head, path) or text_type(head, filename) or UNKNOWN
+    return binary_type(head, path, filename) or text_type(head, filename) or UNKNOWN
 
 
 def claimed(filename: str) -> str | None:
@@ -88,8 +99,8 @@ def claimed(filename: str) -> str | None:
     return BY_NAME.get(PurePath(filename).suffix.lower())
 
 
-def binary_type(head: bytes, path: Path) -> str | None:
-    if b"%PDF-" in head[:1024]:
+def binary_type(head: bytes, path: Path, filename: str) -> str | None:
+    if has_pdf_header(head, filename):
         return PDF
     for magic, media_type in (
         (b"\x89PNG\r\n\x1a\n", PNG),
@@ -110,7 +121,45 @@ def binary_type(head: bytes, path: Path) -> str | None:
         return BMP
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return zip_type(path)
-    return None
+    return PDF if is_hurt_pdf(head, path) else None
+
+
+def has_pdf_header(head: bytes, filename: str) -> bool:
+    """Whether it begins like a PDF. Something may stand before that, but no text in which a PDF is quoted."""
+    if head.lstrip(BLANK).startswith(b"%PDF-"):
+        return True
+    header = PDF_HEADER.search(head, 0, NEAR)
+    if header is None:
+        return False
+    in_line = head[: header.start()][-1:] not in (b"", b"\r", b"\n")
+    may_be_quoted = in_line or claimed(filename) in TEXTS or FENCE.search(head)
+    return not may_be_quoted or charset(head, whole=len(head) < HEAD) is None
+
+
+def is_hurt_pdf(head: bytes, path: Path) -> bool:
+    """Whether it is full of a PDF's objects, although its header is hurt, missing or quoted."""
+    with path.open("rb") as file:
+        file.seek(max(len(head), file.seek(0, os.SEEK_END) - HEAD))
+        data = head + file.read()
+    ends = any(word in data[-NEAR:] for word in (b"%%EOF", b"startxref"))
+    return (ends or PDF_HEADER.search(head, 0, NEAR) is not None) and is_full_of_objects(data)
+
+
+def is_full_of_objects(data: bytes) -> bool:
+    """Whether most of it is objects of a PDF, and not words between them."""
+    if FENCE.search(data):
+        return False
+    begun: int | None = None
+    count = covered = 0
+    for mark in PDF_MARK.finditer(data):
+        if mark[0] == b"endobj":
+            if begun is not None:
+                count, covered, begun = count + 1, covered + mark.end() - begun, None
+        elif not mark[0].endswith(b"obj"):
+            covered += len(mark[0])
+        elif begun is None:
+            begun = mark.start()
+    return count >= PDF_OBJECTS and covered > len(data) // 2
 
 
 def zip_type(path: Path) -> str:
