@@ -62,3 +62,23 @@ def test_no_kind_is_left_out(files: list[broken.Broken]) -> None:
 
 def test_sound_files_are_read(whole: dict[str, str]) -> None:
     assert [] == [kind for kind, markdown in whole.items() if not markdown.strip()]
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("jpg", 5), ("jpg", 8), ("jpg", 11), ("scan", 2)])
+def test_hurt_pictures_are_read_with_a_warning(bench: Bench, tmp_path: Path, kind: str, seed: int) -> None:
+    file = broken.Broken("", broken.flipped(broken.sound()[kind], seed), kind)
+    path = tmp_path / "source"
+    path.write_bytes(file.data)
+
+    parsed = bench.parse(path, file.filename)
+
+    assert ["words may be missing"] == [what.rpartition(": ")[2] for what in parsed.facts["warnings"]]
+
+
+def test_a_pdf_with_a_hurt_header_is_not_read_as_text(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(broken.flipped(broken.sound()["pdf"], 4))
+
+    with pytest.raises(DocumentError) as caught:
+        bench.parse(tmp_path / "source", "broken.pdf")
+
+    assert "document_broken" == caught.value.code

@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 from docmill.adapters.engines.local.pdf import streams
+from support.pictures import a_jpeg, with_a_gap
 
 
 def stream(data: bytes, head: bytes = b"/Filter /FlateDecode") -> bytes:
@@ -15,6 +16,9 @@ def stream(data: bytes, head: bytes = b"/Filter /FlateDecode") -> bytes:
 
 
 PACKED = zlib.compress(b"BT (The harbour grew in this year) Tj ET " * 40)
+IMAGE = b"/Subtype /Image /Filter "
+JPEG = a_jpeg()
+GAP = with_a_gap(JPEG)
 TURNED = PACKED[:30] + bytes([PACKED[30] ^ 16]) + PACKED[31:]
 
 
@@ -43,6 +47,58 @@ def test_checksums(tmp_path, data, images, expected):
     path.write_bytes(data)
 
     assert expected == streams.hurt(path, images=images)
+
+
+@pytest.mark.parametrize(
+    ("data", "images", "expected"),
+    [
+        (stream(PACKED, b"/Filter /FlatEDecode"), False, 1),
+        (stream(PACKED, b"/Filter/Flate05ecode/Type/X"), False, 1),
+        (stream(PACKED, b"/Filter [ /ASCII05Decode /FlateDecode ]"), False, 1),
+        (stream(PACKED, b"/Filter [/FlateDecode /]"), False, 1),
+        (stream(PACKED, b"/Subtype /Image /Filter /FlatEDecode"), False, 0),
+        (stream(PACKED, b"/Subtype /Image /Filter /FlatEDecode"), True, 1),
+        (stream(PACKED, b"/Length1 900 /Filter /FlatEDecode"), False, 0),
+        (stream(PACKED, b"/Filter /FlatEDecode") + b"trailer << /Encrypt 9 0 R >>", False, 0),
+        (stream(PACKED, b"/Filter /#46late#44ecode"), False, 0),
+        (stream(TURNED, b"/Filter /#46late#44ecode"), False, 1),
+        (stream(TURNED, b"/Filter /Fl"), False, 1),
+        (stream(TURNED, b"/Filter 12 0 R /Type /Foreign"), False, 0),
+        (stream(TURNED, b"/Filter [12 0 R] /Type /Foreign"), False, 0),
+        (stream(TURNED, b"/Filter null /FFilter /Foreign"), False, 0),
+        (stream(TURNED, b"/Filter []"), False, 0),
+        *((stream(b"abc", b"/Filter /" + name), False, 0) for name in streams.KNOWN - {streams.FLATE}),
+        *((stream(b"abc", b"/Filter [/" + name + b"]"), False, 0) for name in streams.SHORT.keys() - {b"Fl"}),
+    ],
+)
+def test_a_filter_that_nobody_knows_was_another_one(data, images, expected):
+    assert expected == streams.hurt(data, images=images)
+
+
+@pytest.mark.parametrize(
+    ("data", "images", "expected"),
+    [
+        (stream(JPEG, IMAGE + b"/DCTDecode") * 3, True, 0),
+        (stream(JPEG[:-2], IMAGE + b"/DCTDecode"), True, 0),
+        (stream(JPEG, IMAGE + b"/DCTDecode") + stream(GAP, IMAGE + b"/DCTDecode"), True, 1),
+        (stream(GAP, IMAGE + b"[/DCT]"), True, 1),
+        (stream(GAP, IMAGE + b"/DCTDecode"), False, 0),
+        (stream(base64.a85encode(JPEG) + b"~>", IMAGE + b"[/ASCII85Decode /DCTDecode]"), True, 0),
+        (stream(base64.a85encode(GAP) + b"~>", IMAGE + b"[/ASCII85Decode /DCTDecode]"), True, 1),
+        (stream(b"\xff no letters ~>", IMAGE + b"[/ASCII85Decode /DCTDecode]"), True, 1),
+        (stream(zlib.compress(JPEG), IMAGE + b"[/FlateDecode /DCTDecode]"), True, 0),
+        (stream(zlib.compress(JPEG)[:-9], IMAGE + b"[/FlateDecode /DCTDecode]"), True, 1),
+    ],
+)
+def test_a_jpeg_that_lacks_data_is_hurt(data, images, expected):
+    assert expected == streams.hurt(data, images=images)
+
+
+def test_only_so_many_pictures_are_looked_at():
+    blank = a_jpeg((6000, 8000), "white")
+    few, many = streams.MOST_JPEG * streams.PIXELS_A_BYTE // 48_000_000, 20
+
+    assert few + 1 == streams.hurt(stream(with_a_gap(blank), IMAGE + b"/DCTDecode") * many, images=True)
 
 
 def test_a_bomb_is_not_inflated_to_its_end(tmp_path):

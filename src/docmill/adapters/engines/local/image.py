@@ -10,8 +10,9 @@ from PIL import Image, ImageOps
 
 from docmill.core.errors import DocumentError
 
+from .. import sniff
 from ..markdown import html_table, image_link, table
-from . import ocr
+from . import jpeg, ocr
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
 
@@ -24,11 +25,20 @@ def read(job: Job) -> None:
     try:
         with Image.open(job.source) as image:
             total = count_frames(image, job)
+            if job.media_type == sniff.JPEG:
+                check_data(job)
             for index, frame in frames(image, total):
                 read_frame(job, index, frame)
                 job.progress(index + 1, total)
     except UNDECODABLE as error:
         raise DocumentError("document_broken", why="the picture cannot be decoded") from error
+
+
+def check_data(job: Job) -> None:
+    """What is left of a hurt picture is read all the same: most of its words may be in it."""
+    lacks, _ = jpeg.lacks_data(job.source.read_bytes())
+    if lacks:
+        job.warn("the picture is damaged (part of its data cannot be decoded): words may be missing")
 
 
 def count_frames(image: Image.Image, job: Job) -> int:

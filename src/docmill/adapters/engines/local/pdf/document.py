@@ -101,7 +101,7 @@ def read_part(
 def conclude(job: Job, source: Source | None = None) -> None:
     """What is looked at when all pages are read."""
     if hurt := streams.hurt(source or job.source, images=bool(job.facts.get("ocr_pages"))):
-        job.warn(f"the file is damaged ({hurt} streams fail their checksum): words may be missing")
+        job.warn(f"the file is damaged ({hurt} streams cannot be decoded): words may be missing")
 
 
 @contextlib.contextmanager
