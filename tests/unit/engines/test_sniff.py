@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,18 @@ def test_a_text_about_pdfs_is_text(tmp_path: Path, data: bytes, name: str, expec
     (tmp_path / "file").write_bytes(data)
 
     assert expected == sniff.sniff(tmp_path / "file", name)
+
+
+@pytest.mark.parametrize("name", ["x", "x.html"])
+@pytest.mark.parametrize(
+    "part", ["<!---->", "<!-- x --> ", "\n", "[", "[a](", "<p ", "|---", " ", "* ", "- \n", "%PDF", "1 0 obj endobj "]
+)
+def test_a_hostile_beginning_is_told_in_no_time(tmp_path: Path, part: str, name: str) -> None:
+    """With patterns that try every way to part a text, some of these took minutes, and the first one for ever."""
+    path = tmp_path / "file"
+    path.write_text(part * (sniff.HEAD // len(part)))
+    began = time.process_time()
+
+    sniff.sniff(path, name)
+
+    assert time.process_time() - began < 5
