@@ -16,7 +16,7 @@ from docmill.core.reports import Progress
 from docmill.ports import Heard, Ports
 from docmill.work.crowd import Crowd
 
-MOST = 128
+MOST = 512
 """Jobs in one transaction."""
 MOST_LINGER_S = 0.03
 
