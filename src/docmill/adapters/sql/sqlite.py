@@ -158,18 +158,25 @@ class SqliteDatabase:
             return False
         try:
             with _translated():
-                self._connection.set_busy_timeout(0)
-                self._begin("full")
-                self._begun.append((done, *self._run_one(op, is_first=True)))
+                self._begin_at_once()
+                ended = self._run_one(op, is_first=True)
         except BaseException as error:
             self._give_up()
             self._turn.release()
             if isinstance(error.__cause__, apsw.BusyError):  # another process writes: the writer can wait, we cannot
                 return False
             _settle([(done, None, error)])
+            return True
+        # From here on the connection is the writer's.
+        self._begun.append((done, *ended))
+        return True
+
+    def _begin_at_once(self) -> None:
+        self._connection.set_busy_timeout(0)
+        try:
+            self._begin("full")
         finally:
             self._connection.set_busy_timeout(BUSY_MS)
-        return True
 
     def _work(self) -> None:
         while self._asked.get():
