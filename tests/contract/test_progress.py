@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,9 @@ import pytest
 
 from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.progress import INSERT_EVENT, LOAD, LOOK, UPDATE_TASK, _Job
 from docmill.adapters.sql.rows import encode
+from docmill.adapters.sql.statement import Op, Statement
 from docmill.core import machine
 from docmill.core.errors import Unavailable
 from docmill.core.face import face_of
@@ -240,6 +243,41 @@ async def test_a_report_that_cannot_be_written_takes_no_other_with_it(ledger: Sq
     assert [1, 0, 1] == [len(await told(ledger, task.id)) for task, _ in jobs]
 
 
+async def test_what_was_not_committed_is_not_remembered(ledger: SqlLedger) -> None:
+    """The version that a failed write would have left is then another change's."""
+    task, job = await a_job(ledger)
+    assert [Verdict.APPLIED] == await ledger.progress([heard(job, 10)])
+    with pytest.raises(ValueError, match="surrogates"):
+        await ledger.progress([heard(job, 20, message="half a pair: \ud800")])
+    await ledger.decide(task.id, lambda task, attempt: machine.cancel(task, attempt, force=True))
+
+    assert [Verdict.SUPERSEDED] == await ledger.progress([heard(job, 30)])
+    assert 1 == len(await told(ledger, task.id))
+
+
+async def test_who_reports_again_costs_one_look_and_who_was_changed_meanwhile_is_read_anew(ledger: SqlLedger) -> None:
+    (_, first), (task, second) = await a_job(ledger), await a_job(ledger)
+    both = [heard(first, 10), heard(second, 10)]
+    await ledger.progress(both)
+    with asked(ledger) as statements:
+        await ledger.progress(both)
+    assert [LOOK, UPDATE_TASK, INSERT_EVENT] == statements
+
+    await hand_over(ledger, task, "another")
+    with asked(ledger) as statements:
+        assert [Verdict.APPLIED, Verdict.REPLACED] == await ledger.progress(both)
+    assert [LOOK, LOAD, UPDATE_TASK, INSERT_EVENT] == statements
+
+
+def test_a_deadline_from_before_the_clock_was_set_back_is_set_anew() -> None:
+    """The sweeper may have mended the row meanwhile, and a job whose deadline nobody moves is given up."""
+    now_ms = 1_800_000_000_000
+    job = _Job("a", 1, 1, 1, 10, now_ms, "a", "running", "parse", "handed_over", "hash", None, None, None, TIMEOUT_MS)
+
+    assert [True, False, True, False] == [job.lives(None, now_ms - ago) for ago in (0, 0, 3_600_000, 3_600_000)]
+    assert job.deadline_ms == now_ms - 3_600_000 + TIMEOUT_MS + 5_000
+
+
 async def test_two_reports_of_one_job_in_one_batch_are_two_lines(ledger: SqlLedger) -> None:
     task, job = await a_job(ledger)
     said = [heard(job, 20, process_id="sec-1"), heard(job, 10, message="later", process_id="sec-2")]
@@ -297,6 +335,29 @@ async def call(door: CallbackDoor, job_id: UUID, token: str) -> tuple[int, dict[
 
     await door.take(str(job_id), scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+@contextmanager
+def asked(ledger: SqlLedger) -> Iterator[list[Statement]]:
+    """The statements of progress that its database runs meanwhile."""
+    database, seen = ledger._database, []
+    write = database.write
+
+    def watched(op: Op[Any]) -> Op[Any]:
+        rows = None
+        while True:
+            try:
+                query = op.send(rows)  # type: ignore[arg-type]  # the first is None
+            except StopIteration as stop:
+                return stop.value
+            seen.append(query.statement)  # type: ignore[union-attr]
+            rows = yield query
+
+    database.write = lambda op, **how: write(watched(op), **how)  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        del database.write
 
 
 class Counting:

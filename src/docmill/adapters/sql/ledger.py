@@ -8,10 +8,11 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import clock, pages, progress
+from docmill.adapters.sql import clock, pages
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.decisions import Claim, Decision, decide
 from docmill.adapters.sql.opening import GET_TASK, OnceTaken, open_task
+from docmill.adapters.sql.progress import ProgressLog
 from docmill.adapters.sql.rows import (
     ATTEMPT_COLUMNS,
     TASK_COLUMNS,
@@ -122,6 +123,7 @@ COUNTS = Statement("SELECT status, CAST(SUM(n) AS BIGINT) FROM task_counts GROUP
 class SqlLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._progress = ProgressLog(database)
 
     async def open(self, new: NewTask, *, attempt_id: UUID, once: Once | None = None) -> tuple[Task, bool]:
         while True:
@@ -145,7 +147,7 @@ class SqlLedger:
         return change
 
     async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
-        return await progress.write(self._database, reports)
+        return await self._progress.write(reports)
 
     async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
         taken: tuple[Task, Attempt] | None = await self._database.share(

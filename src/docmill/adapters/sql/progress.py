@@ -4,11 +4,14 @@ The rule is that of every other decision, and a test holds both ways against eac
 apart again: of a row, progress changes four numbers. The face stays as it was, for whoever shows it puts the numbers in
 (`core.face.moved`). Columns that progress cannot change are left alone, for most of them are in an index. And a batch
 takes as many statements as one report.
+
+How a report left its job is remembered. Whatever else changes a job moves the version of its task on: as long as that
+stands where we left it, nothing of the job needs to be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from docmill.adapters.sql.database import Database
@@ -18,13 +21,18 @@ from docmill.core import machine
 from docmill.core.face import face_of
 from docmill.core.machine import Verdict
 from docmill.core.reports import Progress
-from docmill.core.task import Stage
 from docmill.ports import Heard
 
+LOOK = Statement(
+    """
+    SELECT {now}, id, version FROM tasks
+    WHERE id IN (SELECT CAST(value AS BIGINT) FROM {each}(CAST(:ids AS {json}))) ORDER BY id {lock}
+    """
+)
 LOAD = Statement(
     """
-    SELECT {now}, t.id, t.event_seq, t.progress, t.updated_ms, t.attempt_id, t.status,
-           a.id, a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms
+    SELECT a.id, t.id, t.version, t.event_seq, t.progress, t.updated_ms, t.attempt_id, t.status,
+           a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms
     FROM tasks t JOIN attempts a ON a.task_id = t.id
     WHERE a.id IN (SELECT value FROM {each}(CAST(:ids AS {json})))
     ORDER BY t.id {lock}
@@ -33,7 +41,7 @@ LOAD = Statement(
 LOAD_WHOLE = Statement(f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = :id")
 UPDATE_TASK = Statement(
     """
-    UPDATE tasks SET version = version + 1, event_seq = :event_seq, progress = :progress, updated_ms = :now_ms
+    UPDATE tasks SET version = :version, event_seq = :event_seq, progress = :progress, updated_ms = :now_ms
     WHERE id = :id
     """
 )
@@ -46,25 +54,23 @@ INSERT_EVENT = Statement(
 )
 
 MOST_SLACK_MS = 5_000
+MOST_KNOWN = 4096
 BRIEF = 128
 """Reports that take about a millisecond to write."""
 
 
 @dataclass(slots=True)
-class _Task:
-    """A row, and what the batch makes of it."""
+class _Job:
+    """What a report needs of a job and its task, and what it makes of them."""
 
-    id: int
+    id: str
+    task_id: int
+    version: int
     event_seq: int
     progress: int
     updated_ms: int
-    attempt_id: str | None
+    current_id: str | None
     status: str
-
-
-@dataclass(slots=True)
-class _Job:
-    id: str
     stage: str
     state: str
     token_hash: str | None
@@ -73,65 +79,98 @@ class _Job:
     deadline_ms: int | None
     timeout_ms: int | None
 
+    def judge(self, heard: Heard) -> Verdict:
+        return machine.may_report(
+            is_current=self.current_id == self.id,
+            status=STATUS_OF[self.status],
+            state=STATE_OF[self.state],
+            is_holder=self.token_hash == heard.token_hash,
+        )
+
+    def move(self, said: Progress, now_ms: int) -> Row:
+        """Moves its task on; the line for the task's log."""
+        self.progress = machine.reached(STAGE_OF[self.stage], said.percent, self.progress)
+        self.version += 1
+        self.event_seq += 1
+        self.updated_ms = max(self.updated_ms, now_ms)  # the clock may have been set back
+        data = machine.progress_said(self.progress, said.phase, said.message)
+        return self.task_id, self.event_seq, "progress", encode(data), now_ms
+
     def lives(self, process_id: str | None, now_ms: int) -> bool:
         """A sign of life; whether it changes the row.
 
         The deadline is set a little later than it must be, so that not every report has to move it.
         """
         due_ms = now_ms + (self.timeout_ms or 0)
+        latest_ms = due_ms + min((self.timeout_ms or 0) // 20, MOST_SLACK_MS)
         is_new = process_id is not None and process_id != self.process_id
-        if not is_new and self.lease_ms is None and self.deadline_ms is not None and self.deadline_ms >= due_ms:
+        # One further ahead is from before the clock was set back, and may have been mended since.
+        is_ahead = self.deadline_ms is not None and due_ms <= self.deadline_ms <= latest_ms
+        if not is_new and self.lease_ms is None and is_ahead:
             return False
         self.process_id = process_id or self.process_id
         self.lease_ms = None
-        self.deadline_ms = due_ms + min((self.timeout_ms or 0) // 20, MOST_SLACK_MS)
+        self.deadline_ms = latest_ms
         return True
 
 
-async def write(database: Database, reports: Sequence[Heard]) -> list[Verdict | None]:
-    return await database.write(record(reports), brief=len(reports) <= BRIEF)
+class ProgressLog:
+    """One for each ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._left: dict[str, _Job] = {}
+        """As our last report left them, the newest last."""
+
+    async def write(self, reports: Sequence[Heard]) -> list[Verdict | None]:
+        """What became of each report."""
+        # Whatever happens on the way, what is not committed is not remembered.
+        known = {heard.job_id: job for heard in reports if (job := self._left.pop(heard.job_id, None))}
+        verdicts, moved = await self._database.write(record(reports, known), brief=len(reports) <= BRIEF)
+        self._left |= moved
+        while len(self._left) > MOST_KNOWN:
+            del self._left[next(iter(self._left))]
+        return verdicts
 
 
-def record(reports: Sequence[Heard]) -> Op[list[Verdict | None]]:
-    """What became of each report. Rows are locked in the order of their tasks, so that two batches never deadlock, and
-    a task before its job, as by everybody else."""
-    rows = yield LOAD(ids=encode([heard.job_id for heard in reports]))
-    tasks = {row[1]: _Task(*row[1:7]) for row in rows}
-    jobs = {row[7]: _Job(*row[7:]) for row in rows}
+def record(reports: Sequence[Heard], known: Mapping[str, _Job]) -> Op[tuple[list[Verdict | None], dict[str, _Job]]]:
+    """What became of each report, and the jobs that moved. Rows are locked in the order of their tasks, so that two
+    batches never deadlock, and a task before its job, as by everybody else."""
+    rows = yield LOOK(ids=encode([heard.task_id for heard in reports]))
     now_ms: int = rows[0][0] if rows else 0
+    versions = {row[1]: row[2] for row in rows}
+    jobs = {job.id: job for job in known.values() if versions.get(job.task_id) == job.version}
+    if strange := [heard.job_id for heard in reports if heard.job_id not in jobs]:
+        rows = yield LOAD(ids=encode(strange))
+        jobs |= {row[0]: _Job(*row) for row in rows}
 
     verdicts: list[Verdict | None] = []
     events: list[Row] = []
+    moved: dict[str, _Job] = {}
     alive: list[Row] = []
     for heard in reports:
-        task, job = tasks.get(heard.task_id), jobs.get(heard.job_id)
-        if task is None or job is None:
+        job = jobs.get(heard.job_id)
+        if job is None or job.task_id != heard.task_id:
             verdicts.append(None)
             continue
-        verdict = _judge(heard, task, job)
+        verdict = job.judge(heard)
         verdicts.append(verdict)
         if verdict is Verdict.APPLIED:
-            if heard.progress.process_id not in (None, job.process_id):
-                yield from _name_process(task.id, heard.progress.process_id)
-            events.append(_apply(task, STAGE_OF[job.stage], heard.progress, now_ms))
-            if job.lives(heard.progress.process_id, now_ms):
+            process_id = heard.progress.process_id
+            if process_id not in (None, job.process_id):
+                yield from _name_process(job.task_id, process_id)
+            moved[job.id] = job
+            events.append(job.move(heard.progress, now_ms))
+            if job.lives(process_id, now_ms):
                 alive.append((job.deadline_ms, job.process_id, job.id))
-    if events:
-        changed = [tasks[number] for number in dict.fromkeys(event[0] for event in events)]
-        yield UPDATE_TASK.many([(one.event_seq, one.progress, one.updated_ms, one.id) for one in changed])
+    if moved:
+        yield UPDATE_TASK.many(
+            [(job.version, job.event_seq, job.progress, job.updated_ms, job.task_id) for job in moved.values()]
+        )
         yield INSERT_EVENT.many(events)
     if alive:
         yield SIGN_OF_LIFE.many(alive)
-    return verdicts
-
-
-def _judge(heard: Heard, task: _Task, job: _Job) -> Verdict:
-    return machine.may_report(
-        is_current=task.attempt_id == job.id,
-        status=STATUS_OF[task.status],
-        state=STATE_OF[job.state],
-        is_holder=job.token_hash == heard.token_hash,
-    )
+    return verdicts, moved
 
 
 def _name_process(task_id: int, process_id: str | None) -> Op[None]:
@@ -139,12 +178,3 @@ def _name_process(task_id: int, process_id: str | None) -> Op[None]:
     rows = yield LOAD_WHOLE(id=task_id)
     task = replace(task_of(rows[0]), provider_task_id=process_id)
     yield NAME_PROCESS(id=task_id, body=body_of(task), face=encode(face_of(task)))
-
-
-def _apply(task: _Task, stage: Stage, said: Progress, now_ms: int) -> Row:
-    """Moves the task on; the line for its log."""
-    task.progress = machine.reached(stage, said.percent, task.progress)
-    task.event_seq += 1
-    task.updated_ms = max(task.updated_ms, now_ms)  # the clock may have been set back
-    data = machine.progress_said(task.progress, said.phase, said.message)
-    return task.id, task.event_seq, "progress", encode(data), now_ms

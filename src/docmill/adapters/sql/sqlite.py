@@ -15,7 +15,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -58,6 +58,8 @@ class SqliteDatabase:
         self._opened: list[apsw.Connection] = []
         self._opening = threading.Lock()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="sqlite-read")
+        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="sqlite-keep")
+        self._copying: Future[None] | None = None
         self._connection = self._connect()
         self._connection.pragma("journal_mode", "wal")
         self._connection.pragma("synchronous", "full")
@@ -125,6 +127,7 @@ class SqliteDatabase:
         self._asked.put(False)
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._readers.shutdown)
+        await asyncio.to_thread(self._keeper.shutdown)
         for connection in self._opened:
             connection.close()
 
@@ -139,12 +142,17 @@ class SqliteDatabase:
             self._opened.append(connection)
         return connection
 
-    def _read(self, op: Op[T]) -> T:
+    def _own_connection(self) -> apsw.Connection:
+        """This thread's, which changes no rows."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._connect()
             connection.pragma("query_only", True)
             self._local.connection = connection
+        return connection
+
+    def _read(self, op: Op[T]) -> T:
+        connection = self._own_connection()
         with _translated():
             connection.execute("BEGIN")
             try:
@@ -213,17 +221,27 @@ class SqliteDatabase:
             _tell([(done, None, error) for done in asked or [jobs.popleft()[1] for _ in range(len(jobs))]])
             return
         _tell(results)
-        if self._log_pages >= CHECKPOINT_PAGES:
-            self._copy_back()
+        self._tidy()
 
     def _measure_log(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._log_pages = pages
         return apsw.SQLITE_OK
 
-    def _copy_back(self) -> None:
-        """Nobody waits for it but who comes meanwhile. If it fails the log grows, and the next commit tries again."""
+    def _tidy(self) -> None:
+        """A long log is copied back beside the commits. What they add meanwhile the writer copies itself, for a log
+        begins anew only when there is nothing left of it."""
+        if self._log_pages < CHECKPOINT_PAGES:
+            self._copying = None
+        elif self._copying is None:
+            self._copying = self._keeper.submit(lambda: self._copy_back(self._own_connection()))
+        elif self._copying.done():
+            self._copying = None
+            self._copy_back(self._connection)
+
+    def _copy_back(self, connection: apsw.Connection) -> None:
+        """If it fails the log grows, and a later commit tries again."""
         with suppress(apsw.Error):
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _begin(self, synchronous: str) -> None:
         if synchronous != self._synchronous:
