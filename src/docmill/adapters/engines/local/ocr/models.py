@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from . import blanks
+from . import blanks, candidates
 from .lines import Line
 
 DETECT_SIDE = 1600
@@ -62,7 +62,9 @@ def tiny() -> Any:
 def small() -> Any:
     from rapidocr import RapidOCR
 
-    return RapidOCR(params=options())
+    engine = RapidOCR(params=options())
+    candidates.with_words(engine._load_rec_model())  # type: ignore[no-untyped-call]
+    return engine
 
 
 def find_lines(pixels: Any, *, fax: bool = False) -> list[Line]:
