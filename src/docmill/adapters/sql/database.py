@@ -53,8 +53,8 @@ class Database(Protocol):
         With *tenant* it sees and touches that tenant's rows alone, where the database can hold to that by itself
         (PostgreSQL's row-level security); without one it works for all of them. *patience_s*: a statement
         may take longer than usual (migrations). Not *durable*: committed, but a power cut may undo it, unless anything
-        durable was written later. A database that many share need not know the difference. *brief*: so little work on
-        rows in memory that it may be done at once, where its caller stands; its commit is waited for elsewhere.
+        durable was written later. A database that many share need not know the difference. *brief*: a few rows by their
+        keys, so little work that it may be done at once, where its caller stands; its commit is waited for elsewhere.
         """
         ...
 

@@ -94,10 +94,12 @@ class PostgresDatabase:
         tenant: str | None = None,
         patience_s: float | None = None,
         durable: bool = True,  # noqa: ARG002 - telling the server would cost more than it saves
-        brief: bool = False,  # noqa: ARG002 - all of it is waiting
+        brief: bool = False,
     ) -> T:
-        async with self._acquired() as connection, _transaction(connection, connection.begin("", _scope(tenant))):
-            return await _drive(connection, op, patience_s)
+        async with self._acquired() as connection:
+            begin = connection.begin("", _scope(tenant)) + (BY_INDEX if brief else "")
+            async with _transaction(connection, begin):
+                return await _drive(connection, op, patience_s)
 
     async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:  # noqa: ARG002
         if tenant is not None:
