@@ -12,7 +12,7 @@ import pytest
 
 from docmill.adapters.engines.local.ocr import candidates, words
 
-LETTERS = ["blank", *"用户广可问以目日录一旦控中显示小框写入，。：:.的abcj", " "]
+LETTERS = ["blank", *"用户广可问以目日录一旦控中显示小框写入，。：:.的abcj國国の", " "]
 
 
 def place(*seen: tuple[str, float]) -> list[tuple[str, float]]:
@@ -67,6 +67,15 @@ def test_a_line_is_read_from_the_slices_of_a_recogniser() -> None:
     ] == [[(letter, round(math.exp(chance), 3)) for letter, chance in one] for one in candidates.places(seen, LETTERS)]
     assert "用户以以" == candidates.reading("用广以以", seen, LETTERS)
     assert "jj" == candidates.reading("jj", seen, LETTERS), "nothing Chinese was read: it stays"
+
+
+@pytest.mark.parametrize("letter", ["國", "の"])
+def test_what_the_list_does_not_know_is_not_exchanged(letter: str) -> None:
+    """A page in traditional letters, or in Japanese, must not become simplified Chinese."""
+    seen = frames({"中": 1.0}, {letter: 0.6, "国": 0.3, "的": 0.1}, {"可": 1.0}, {"以": 1.0})
+    assert f"中{letter}可以" == candidates.reading(f"中{letter}可以", seen, LETTERS)
+    other = frames({"中": 1.0}, {"国": 0.6, letter: 0.4}, {"可": 1.0}, {"以": 1.0})
+    assert "中国可以" == candidates.reading("中国可以", other, LETTERS)
 
 
 def test_a_recogniser_that_knows_words_keeps_its_scores() -> None:

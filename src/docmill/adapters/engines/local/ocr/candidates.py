@@ -51,8 +51,11 @@ def places(frames: Any, letters: Sequence[str]) -> Iterator[Place]:
 
 
 def _others(first: int, chances: Any, letters: Sequence[str]) -> list[tuple[str, float]]:
-    """Chinese letters and marks besides the *first*, the likeliest before the others."""
-    found = (number for number in (chances >= THOUGHT_OF).nonzero()[0].tolist() if number not in (0, first))
-    fitting = [number for number in found if is_ideograph(letters[number]) or letters[number] in words.MARKS]
+    """Letters and marks of the list of words besides the *first*, the likeliest before the others."""
+    found = [number for number in (chances >= THOUGHT_OF).nonzero()[0].tolist() if number not in (0, first)]
+    known = words.frequencies() if found else {}
+    if is_ideograph(letters[first]) and letters[first] not in known:
+        return []  # traditional, Japanese, or in names alone: of these the list cannot tell
+    fitting = [number for number in found if letters[number] in known]
     fitting.sort(key=lambda number: -chances[number])
     return [(letters[number], math.log(chances[number])) for number in fitting[:MOST]]

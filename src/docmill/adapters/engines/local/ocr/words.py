@@ -18,8 +18,8 @@ from .chinese import is_ideograph
 WEIGHT = 0.4
 """How much the frequency of words counts beside what was seen."""
 LONGEST = 4
-RARE = 10
-"""Longer words that are less frequent in the list decide nothing."""
+RARE, RARE_LETTER = 10, 100
+"""What is less frequent in the list decides nothing. Of letters that are most of the traditional ones."""
 MARKS = {
     "，": 3_600_000,
     "。": 2_100_000,
@@ -47,10 +47,10 @@ def frequencies() -> dict[str, float]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             word, count, *_ = line.split(" ")
-            if len(word) == 1 or (len(word) <= LONGEST and int(count) >= RARE):
+            if len(word) <= LONGEST and int(count) >= (RARE if len(word) > 1 else RARE_LETTER):
                 counts[word] = int(count)
     total = math.log(sum(counts.values()))
-    return {word: math.log(max(count, 1)) - total for word, count in counts.items()}
+    return {word: math.log(count) - total for word, count in counts.items()}
 
 
 def likeliest(places: Sequence[Place]) -> str:
