@@ -274,6 +274,19 @@ async def test_a_long_log_is_copied_back_after_the_answer_and_begins_anew(
     await database.close()
 
 
+async def test_where_no_thread_is_to_be_had_the_writer_copies_the_log_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.CHECKPOINT_PAGES", 20)
+    database = await opened(tmp_path)
+    database._keeper.shutdown()
+    for _ in range(100):
+        await asyncio.wait_for(database.write(add("x" * 3000)), 5)
+
+    assert (tmp_path / "things.db-wal").stat().st_size < 60 * 4096
+    await database.close()
+
+
 async def test_commits_go_on_while_a_long_log_is_copied_back(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

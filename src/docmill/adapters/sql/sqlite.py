@@ -233,7 +233,10 @@ class SqliteDatabase:
         if self._log_pages < CHECKPOINT_PAGES:
             self._copying = None
         elif self._copying is None:
-            self._copying = self._keeper.submit(lambda: self._copy_back(self._own_connection()))
+            try:
+                self._copying = self._keeper.submit(lambda: self._copy_back(self._own_connection()))
+            except RuntimeError:  # there is no thread to be had: the writer must not end with that
+                self._copy_back(self._connection)
         elif self._copying.done():
             self._copying = None
             self._copy_back(self._connection)
