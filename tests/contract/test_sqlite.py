@@ -306,3 +306,31 @@ async def test_commits_go_on_while_a_long_log_is_copied_back(
     # A commit adds three pages or four. The writer copied what was left, or the log would hold all of them.
     assert (tmp_path / "things.db-wal").stat().st_size < 2 * 4096 * len(answered)
     await database.close()
+
+
+async def test_who_shares_a_commit_with_another_event_loop_is_told_in_its_own(tmp_path: Path) -> None:
+    """The heart beats in a thread with a loop of its own, which nobody else wakes."""
+    database = await opened(tmp_path)
+    go, ended = threading.Event(), threading.Event()
+
+    def hold() -> Op[None]:
+        assert go.wait(10)
+        yield from add("held")
+
+    async def elsewhere() -> None:
+        await database.write(add("elsewhere"), durable=False)
+        ended.set()
+
+    held = asyncio.create_task(database.write(hold(), durable=False))
+    await asyncio.sleep(0.05)
+    here = asyncio.create_task(database.write(add("here"), durable=False))
+    await asyncio.sleep(0)
+    heart = threading.Thread(target=asyncio.run, args=(elsewhere(),), daemon=True)
+    heart.start()
+    while len(database._soft) < 2:
+        await asyncio.sleep(0.001)
+    go.set()
+    await asyncio.gather(held, here)
+
+    assert await asyncio.to_thread(ended.wait, 2), "the other loop sleeps on"
+    await database.close()

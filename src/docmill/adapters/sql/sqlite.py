@@ -299,9 +299,13 @@ def _rows(connection: apsw.Connection, query: Query) -> list[Any]:
 
 
 def _tell(ended: list[_Ended]) -> None:
-    """Wakes the event loop once for all of them."""
-    with suppress(RuntimeError):  # it is closed: nobody waits any more
-        ended[0][0].get_loop().call_soon_threadsafe(_settle, ended)
+    """Wakes each event loop once. There are two: the heart has its own."""
+    told: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
+    for one in ended:
+        told.setdefault(one[0].get_loop(), []).append(one)
+    for loop, its in told.items():
+        with suppress(RuntimeError):  # it is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, its)
 
 
 def _settle(ended: list[_Ended]) -> None:
