@@ -69,8 +69,14 @@ class Secretary(ProviderPeer):
         return Reply(200, {})
 
     def _tell(self, url: str, token: str, text: str) -> None:
-        body = {"phase": "completed", "data": {"extracted_text": text}}
         ends = time.monotonic() + WALK_S
+        for body in (
+            {"phase": "extract_text", "progress": 50},
+            {"phase": "completed", "data": {"extracted_text": text}},
+        ):
+            self._tell_one(url, token, body, ends)
+
+    def _tell_one(self, url: str, token: str, body: dict[str, Any], ends: float) -> None:
         while time.monotonic() < ends:
             try:
                 answer = self._http.post(url, json=body, headers={"Authorization": f"Bearer {token}"})

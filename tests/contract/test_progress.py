@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from docmill.adapters.signals.local import LocalSignals
+from docmill.adapters.sql.daybook import CLEAR, ENTER, LOG, MOVE_TASKS, post
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.progress import INSERT_EVENT, LOAD, LOOK, UPDATE_TASK, _Job
 from docmill.adapters.sql.rows import encode
@@ -261,18 +263,67 @@ async def test_who_reports_again_costs_one_look_and_who_was_changed_meanwhile_is
     await ledger.progress(both)
     with asked(ledger) as statements:
         await ledger.progress(both)
-    assert [LOOK, UPDATE_TASK, INSERT_EVENT] == statements
+    stored = [ENTER] if ledger._database.puts_off else [UPDATE_TASK, INSERT_EVENT]
+    assert [LOOK, *stored] == statements
 
     await hand_over(ledger, task, "another")
     with asked(ledger) as statements:
         assert [Verdict.APPLIED, Verdict.REPLACED] == await ledger.progress(both)
-    assert [LOOK, LOAD, UPDATE_TASK, INSERT_EVENT] == statements
+    posted = [MOVE_TASKS, LOG, CLEAR] if ledger._database.puts_off else []
+    assert [LOOK, *posted, LOAD, *stored] == statements
+
+
+async def test_what_a_crash_left_in_the_daybook_is_posted_when_the_database_is_opened_again(tmp_path: Path) -> None:
+    """The files as they are right after the answer, which is all that a crash leaves."""
+    (tmp_path / "crashed").mkdir()
+    async with open_database("sqlite", tmp_path) as database:
+        ledger = SqlLedger(database)
+        (task, first), (other, second) = await a_job(ledger), await a_job(ledger)
+        await ledger.progress([heard(first, 10), heard(second, 10)])
+        await ledger.progress([heard(first, 50, message="half"), heard(first, 60)])
+        for path in tmp_path.glob("docmill.db*"):
+            shutil.copy(path, tmp_path / "crashed")
+        expected = [(await ledger.get(one), await ledger.events(one)) for one in (task.id, other.id)]
+
+    for _ in range(2):
+        async with open_database("sqlite", tmp_path / "crashed") as database:
+            ledger = SqlLedger(database)
+            assert expected == [(await ledger.get(one), await ledger.events(one)) for one in (task.id, other.id)]
+    async with open_database("sqlite", tmp_path / "crashed") as database:
+        ledger = SqlLedger(database)
+        assert [Verdict.APPLIED] == await ledger.progress([heard(first, 70)])
+        events = await ledger.events(task.id)
+        assert list(range(1, len(events) + 1)) == [event.seq for event in events]
+
+
+async def test_reports_of_a_task_that_somebody_changed_without_them_are_left_out(tmp_path: Path) -> None:
+    """It cannot be; but if it were, nothing would be doubled, and no other job suffer."""
+    change = Statement("UPDATE tasks SET version = version + 1 WHERE id = :id")
+
+    def behind_its_back() -> Op[None]:
+        yield change(id=task.id)
+
+    async with open_database("sqlite", tmp_path) as database:
+        ledger = SqlLedger(database)
+        (task, first), (other, second) = await a_job(ledger), await a_job(ledger)
+        await ledger.progress([heard(first, 50), heard(second, 50)])
+        await database.write(behind_its_back(), later=post)
+        changed, fine = await ledger.get(task.id), await ledger.get(other.id)
+        assert changed
+        assert fine
+        assert (task.progress, task.event_seq) == (changed.progress, changed.event_seq)
+        assert fine.progress > other.progress
+        assert [0, 1] == [len(await told(ledger, one.id)) for one in (task, other)]
+        assert [Verdict.APPLIED] == await ledger.progress([heard(first, 60)])
+        assert 1 == len(await told(ledger, task.id))
 
 
 def test_a_deadline_from_before_the_clock_was_set_back_is_set_anew() -> None:
     """The sweeper may have mended the row meanwhile, and a job whose deadline nobody moves is given up."""
     now_ms = 1_800_000_000_000
-    job = _Job("a", 1, 1, 1, 10, now_ms, "a", "running", "parse", "handed_over", "hash", None, None, None, TIMEOUT_MS)
+    job = _Job(
+        "a", 1, 1, 1, 10, now_ms, "a", "running", "parse", "handed_over", "hash", None, None, None, TIMEOUT_MS, 1
+    )
 
     assert [True, False, True, False] == [job.lives(None, now_ms - ago) for ago in (0, 0, 3_600_000, 3_600_000)]
     assert job.deadline_ms == now_ms - 3_600_000 + TIMEOUT_MS + 5_000

@@ -1,9 +1,11 @@
 """What SQLite alone does: one writer that commits in groups, and syncs what must be durable."""
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +336,145 @@ async def test_who_shares_a_commit_with_another_event_loop_is_told_in_its_own(tm
 
     assert await asyncio.to_thread(ended.wait, 2), "the other loop sleeps on"
     await database.close()
+
+
+# What is put off
+
+NOTE = Statement("INSERT INTO notes (name) VALUES (:name)")
+PLACE = Statement("INSERT INTO things (name) SELECT name FROM notes ORDER BY rowid")
+FORGET = Statement("DELETE FROM notes")
+
+
+async def noting(folder: Path) -> SqliteDatabase:
+    database = await opened(folder)
+    await database.script("CREATE TABLE IF NOT EXISTS notes (name TEXT NOT NULL)")
+    return database
+
+
+def note(name: str) -> Op[None]:
+    yield NOTE(name=name)
+
+
+def place() -> Op[None]:
+    yield PLACE()
+    yield FORGET()
+
+
+def seen_by_others(folder: Path) -> list[str]:
+    other = apsw.Connection(str(folder / "things.db"))
+    try:
+        return [row[0] for row in other.execute("SELECT name FROM things ORDER BY rowid")]
+    finally:
+        other.close()
+
+
+async def test_what_is_put_off_is_stored_at_once_and_done_before_anybody_looks(disk: Disk, tmp_path: Path) -> None:
+    database = await noting(tmp_path)
+    before = disk.syncs
+    for name in "abc":
+        await database.write(note(name), brief=True, later=place)
+    assert before + 3 == disk.syncs
+    assert [] == seen_by_others(tmp_path), "nobody looked"
+
+    assert ["a", "b", "c"] == await database.peek(names())
+    assert before + 3 == disk.syncs, "it needs no sync of its own"
+    await database.write(note("d"), later=place)
+    assert ["a", "b", "c", "d"] == await database.read(names())
+    await database.write(note("e"), later=place)
+    assert ["a", "b", "c", "d", "e"] == await database.write(names())
+    await database.close()
+
+
+async def test_what_is_put_off_is_done_soon_though_nobody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.PUT_OFF_S", 0.05)
+    database = await noting(tmp_path)
+    for name in ("once", "again"):
+        await database.write(note(name), later=place)
+        ends = time.monotonic() + 5
+        while name not in seen_by_others(tmp_path) and time.monotonic() < ends:
+            await asyncio.sleep(0.01)
+    assert ["once", "again"] == seen_by_others(tmp_path)
+    await database.close()
+
+
+async def test_what_is_put_off_is_done_at_the_end_at_the_latest(tmp_path: Path) -> None:
+    database = await noting(tmp_path)
+    await database.write(note("a"), later=place)
+    await database.close()
+    assert ["a"] == seen_by_others(tmp_path)
+
+
+async def test_who_fails_after_what_was_put_off_does_not_undo_it(tmp_path: Path) -> None:
+    database = await noting(tmp_path)
+
+    def fail() -> Op[None]:
+        yield from add("undone")
+        raise ValueError("undone")
+
+    for name in "ab":
+        await database.write(note(name), later=place)
+        with pytest.raises(ValueError, match="undone"):
+            await database.write(fail())
+    assert ["a", "b"] == await database.read(names())
+    await database.close()
+
+
+async def test_what_was_put_off_and_fails_is_tried_again_and_readers_see_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else keeps the file for longer than anybody waits."""
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.CATCH_UP_S", 0.1)
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.BUSY_MS", 50)
+    monkeypatch.setattr("docmill.adapters.sql.sqlite.PUT_OFF_S", 0.05)
+    database = await noting(tmp_path)
+    await database.write(add("before"))
+    await database.write(note("a"), later=place)
+    other = apsw.Connection(str(tmp_path / "things.db"))
+    other.execute("BEGIN IMMEDIATE")
+    for look in (database.read, database.glance, database.peek):
+        assert ["before"] == await asyncio.wait_for(look(names()), 2)
+    await asyncio.sleep(0.3)
+    other.execute("COMMIT")
+    other.close()
+
+    ends = time.monotonic() + 5
+    while ["before", "a"] != seen_by_others(tmp_path) and time.monotonic() < ends:
+        await asyncio.sleep(0.01)
+    assert ["before", "a"] == await database.read(names())
+    await database.close()
+
+
+async def test_in_any_order_everybody_sees_what_was_answered_before(tmp_path: Path) -> None:
+    database = await noting(tmp_path)
+    chance = random.Random(7)
+    answered: set[str] = set()
+
+    def write(n: int) -> Op[None]:
+        yield from add(f"{n}")
+        if n % 7 == 0:
+            raise ValueError
+
+    async def one(n: int) -> None:
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        match chance.randrange(4):
+            case 0:
+                with suppress(ValueError):
+                    await database.write(write(n), durable=n % 2 == 0, brief=n % 3 == 0)
+                    answered.add(f"{n}")
+            case 1 | 2:
+                await database.write(note(f"{n}"), later=place, brief=n % 2 == 0)
+                answered.add(f"{n}")
+            case _:
+                before = set(answered)
+                found = await (database.read, database.peek)[n % 2](names())
+                assert before <= set(found)
+                assert len(found) == len(set(found))
+
+    for first in range(0, 600, 60):
+        await asyncio.wait_for(asyncio.gather(*(one(n) for n in range(first, first + 60))), 20)
+    await database.close()
+    assert len(answered) > 200
+    assert answered == set(seen_by_others(tmp_path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -36,8 +36,15 @@ class Shared(Protocol):
         ...
 
 
+Later = Callable[[], Op[None]]
+"""Work that was put off. It may be done once more than needed, or after a crash."""
+
+
 class Database(Protocol):
     dialect: str
+    puts_off: bool
+    """Whether `write` knows *later*. A database that many processes share does not: they would have to ask each other
+    before they look."""
 
     async def write(
         self,
@@ -47,6 +54,7 @@ class Database(Protocol):
         patience_s: float | None = None,
         durable: bool = True,
         brief: bool = False,
+        later: Later | None = None,
     ) -> T:
         """Run *op* in a transaction that can write. What it raises rolls it back and is raised here.
 
@@ -55,6 +63,9 @@ class Database(Protocol):
         may take longer than usual (migrations). Not *durable*: committed, but a power cut may undo it, unless anything
         durable was written later. A database that many share need not know the difference. *brief*: a few rows by their
         keys, so little work that it may be done at once, where its caller stands; its commit is waited for elsewhere.
+        *later*: what *op* stores is only noted, and somebody has to put it in its place. That is done before any
+        operation that does not say the same *later*, so that nobody sees the difference, and soon in any case. Whoever
+        opens the database does what a crash left undone (`migrate`).
         """
         ...
 

@@ -4,7 +4,7 @@ A running deployment goes on meanwhile: each file is a transaction of its own, a
 for a table, because whoever waits for an exclusive lock makes everybody else wait behind; then it steps back and tries
 again. Two docmills that start at once take turns.
 
-A file named `*.postgres.sql` is for PostgreSQL; on SQLite it counts as applied.
+A file named `*.postgres.sql` or `*.sqlite.sql` is for that database; on the other it counts as applied.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
+from docmill.adapters.sql import daybook
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.statement import Op, Query, Statement, fill
 from docmill.core.errors import Conflict, Unavailable
@@ -50,7 +51,8 @@ class Migration:
         return sha256(self.text.encode()).hexdigest()
 
     def is_for(self, dialect: str) -> bool:
-        return dialect == "postgres" or not self.name.endswith(".postgres.sql")
+        _, *only, _ = self.name.split(".")
+        return not only or dialect in only
 
 
 def known() -> list[Migration]:
@@ -62,7 +64,15 @@ def known() -> list[Migration]:
 
 
 async def migrate(database: Database) -> list[str]:
-    """Bring the database to the newest schema; the names of what was applied."""
+    """Bring the database to the newest schema; the names of what was applied. What a crash left in the daybook is
+    posted."""
+    applied = await apply(database)
+    if database.puts_off:
+        await database.write(daybook.post())
+    return applied
+
+
+async def apply(database: Database) -> list[str]:
     applied = []
     while name := await _next(database):
         applied.append(name)

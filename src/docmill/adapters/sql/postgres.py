@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from docmill.adapters.sql.database import Answer, Shared
+from docmill.adapters.sql.database import Answer, Later, Shared
 from docmill.adapters.sql.sharing import Sharing
 from docmill.adapters.sql.statement import Op, Query, Together
 from docmill.core.errors import StorageFull, Unavailable
@@ -79,6 +79,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 class PostgresDatabase:
     dialect = "postgres"
+    puts_off = False
 
     def __init__(self, url: str, *, size: int = 10) -> None:
         self._url = url
@@ -95,6 +96,7 @@ class PostgresDatabase:
         patience_s: float | None = None,
         durable: bool = True,  # noqa: ARG002 - telling the server would cost more than it saves
         brief: bool = False,
+        later: Later | None = None,  # noqa: ARG002 - nothing is put off here
     ) -> T:
         async with self._acquired() as connection:
             begin = connection.begin("", _scope(tenant)) + (BY_INDEX if brief else "")

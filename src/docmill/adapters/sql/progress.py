@@ -7,13 +7,19 @@ takes as many statements as one report.
 
 How a report left its job is remembered. Whatever else changes a job moves the version of its task on: as long as that
 stands where we left it, nothing of the job needs to be read again.
+
+Where one process alone changes tasks, reports go *ahead* into the daybook, and from there to their tasks when somebody
+looks. A task's row then stands at the version that it had before them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+from docmill.adapters.sql import daybook
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import STAGE_OF, STATE_OF, STATUS_OF, TASK_COLUMNS, body_of, encode, task_of
 from docmill.adapters.sql.statement import Op, Row, Statement
@@ -32,7 +38,7 @@ LOOK = Statement(
 LOAD = Statement(
     """
     SELECT a.id, t.id, t.version, t.event_seq, t.progress, t.updated_ms, t.attempt_id, t.status,
-           a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms
+           a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms, t.version
     FROM tasks t JOIN attempts a ON a.task_id = t.id
     WHERE a.id IN (SELECT value FROM {each}(CAST(:ids AS {json})))
     ORDER BY t.id {lock}
@@ -50,7 +56,7 @@ SIGN_OF_LIFE = Statement(
     "UPDATE attempts SET deadline_ms = :deadline_ms, lease_ms = NULL, process_id = :process_id WHERE id = :id"
 )
 INSERT_EVENT = Statement(
-    "INSERT INTO events (task_id, seq, kind, data, at_ms) VALUES (:task_id, :seq, :kind, :data, :now_ms)"
+    "INSERT INTO events (task_id, seq, kind, data, at_ms) VALUES (:task_id, :seq, 'progress', :data, :now_ms)"
 )
 
 MOST_SLACK_MS = 5_000
@@ -78,6 +84,15 @@ class _Job:
     lease_ms: int | None
     deadline_ms: int | None
     timeout_ms: int | None
+    stored: int
+    """The version of the task's row. It may be behind, until the daybook is posted."""
+
+    def stands_at(self, stored: int | None) -> bool:
+        """Whether nothing but our reports has changed the task, posted or not."""
+        if stored is None or stored not in (self.stored, self.version):
+            return False
+        self.stored = stored
+        return True
 
     def judge(self, heard: Heard) -> Verdict:
         return machine.may_report(
@@ -94,7 +109,7 @@ class _Job:
         self.event_seq += 1
         self.updated_ms = max(self.updated_ms, now_ms)  # the clock may have been set back
         data = machine.progress_said(self.progress, said.phase, said.message)
-        return self.task_id, self.event_seq, "progress", encode(data), now_ms
+        return self.task_id, self.event_seq, self.version, self.progress, self.updated_ms, encode(data), now_ms
 
     def lives(self, process_id: str | None, now_ms: int) -> bool:
         """A sign of life; whether it changes the row.
@@ -121,31 +136,45 @@ class ProgressLog:
         self._database = database
         self._left: dict[str, _Job] = {}
         """As our last report left them, the newest last."""
+        # What is not posted yet is known from here alone: no two may go ahead of the same row.
+        self._turn = asyncio.Lock() if database.puts_off else nullcontext()
 
     async def write(self, reports: Sequence[Heard]) -> list[Verdict | None]:
         """What became of each report."""
+        async with self._turn:
+            return await self._write(reports)
+
+    async def _write(self, reports: Sequence[Heard]) -> list[Verdict | None]:
         # Whatever happens on the way, what is not committed is not remembered.
         known = {heard.job_id: job for heard in reports if (job := self._left.pop(heard.job_id, None))}
-        verdicts, moved = await self._database.write(record(reports, known), brief=len(reports) <= BRIEF)
+        ahead = self._database.puts_off
+        # For strangers the daybook is posted first, which may take its time.
+        brief = len(reports) <= BRIEF and (len(known) == len(reports) or not ahead)
+        op = record(reports, known, ahead=ahead)
+        verdicts, moved = await self._database.write(op, brief=brief, later=daybook.post if ahead else None)
         self._left |= moved
         while len(self._left) > MOST_KNOWN:
             del self._left[next(iter(self._left))]
         return verdicts
 
 
-def record(reports: Sequence[Heard], known: Mapping[str, _Job]) -> Op[tuple[list[Verdict | None], dict[str, _Job]]]:
+def record(
+    reports: Sequence[Heard], known: Mapping[str, _Job], *, ahead: bool
+) -> Op[tuple[list[Verdict | None], dict[str, _Job]]]:
     """What became of each report, and the jobs that moved. Rows are locked in the order of their tasks, so that two
     batches never deadlock, and a task before its job, as by everybody else."""
     rows = yield LOOK(ids=encode([heard.task_id for heard in reports]))
     now_ms: int = rows[0][0] if rows else 0
     versions = {row[1]: row[2] for row in rows}
-    jobs = {job.id: job for job in known.values() if versions.get(job.task_id) == job.version}
+    jobs = {job.id: job for job in known.values() if job.stands_at(versions.get(job.task_id))}
     if strange := [heard.job_id for heard in reports if heard.job_id not in jobs]:
+        if ahead:
+            yield from daybook.post()
         rows = yield LOAD(ids=encode(strange))
         jobs |= {row[0]: _Job(*row) for row in rows}
 
     verdicts: list[Verdict | None] = []
-    events: list[Row] = []
+    lines: list[Row] = []
     moved: dict[str, _Job] = {}
     alive: list[Row] = []
     for heard in reports:
@@ -160,14 +189,16 @@ def record(reports: Sequence[Heard], known: Mapping[str, _Job]) -> Op[tuple[list
             if process_id not in (None, job.process_id):
                 yield from _name_process(job.task_id, process_id)
             moved[job.id] = job
-            events.append(job.move(heard.progress, now_ms))
+            lines.append(job.move(heard.progress, now_ms))
             if job.lives(process_id, now_ms):
                 alive.append((job.deadline_ms, job.process_id, job.id))
-    if moved:
+    if moved and ahead:
+        yield daybook.ENTER.many(lines)
+    elif moved:
         yield UPDATE_TASK.many(
             [(job.version, job.event_seq, job.progress, job.updated_ms, job.task_id) for job in moved.values()]
         )
-        yield INSERT_EVENT.many(events)
+        yield INSERT_EVENT.many([(task_id, seq, data, at_ms) for task_id, seq, _, _, _, data, at_ms in lines])
     if alive:
         yield SIGN_OF_LIFE.many(alive)
     return verdicts, moved

@@ -7,6 +7,9 @@ What need not be durable goes first and is not synced. The next commit that is s
 
 A brief operation runs where its caller stands, if the writer has nothing to do, and leaves the writer its commit: the
 event loop goes on while the disk is syncing, instead of both waiting for each other's turn at the interpreter.
+
+What an operation put off is done before any other one sees the database, in a transaction that changes it anyway or
+in one of its own, and soon in any case.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from docmill.adapters.sql.database import Shared
+from docmill.adapters.sql.database import Later, Shared
 from docmill.adapters.sql.statement import Op, Query, Statement, Together
 from docmill.core.errors import DocmillError, StorageFull, Unavailable
 
@@ -37,12 +40,19 @@ BUSY_MS = 10_000
 CHECKPOINT_PAGES = 4_000
 """Rows that change often are copied back from the log once for many changes."""
 
-_Job = tuple[Op[Any], "asyncio.Future[Any]"]
+PUT_OFF_S = 0.25
+"""How long work waits that was put off, if nobody asks for it."""
+
+CATCH_UP_S = 1.0
+"""How long a reader waits for that, if somebody else keeps the file."""
+
+_Job = tuple[Op[Any] | None, "asyncio.Future[Any]", Later | None]
 _Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class SqliteDatabase:
     dialect = "sqlite"
+    puts_off = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,6 +63,11 @@ class SqliteDatabase:
         """Held by whoever uses the writing connection."""
         self._begun: list[_Ended] = []
         """What ran where its caller stands and waits for its commit. The turn went to the writer with it."""
+        self._later: Later | None = None
+        """What was put off and is not done yet. It is set before its commit and cleared after that of the work."""
+        self._left: Later | None = None
+        """The same as the transaction that is on its way will leave it."""
+        self._reminder: asyncio.TimerHandle | None = None
         self._closed = False
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
@@ -78,13 +93,17 @@ class SqliteDatabase:
         patience_s: float | None = None,  # noqa: ARG002
         durable: bool = True,
         brief: bool = False,
+        later: Later | None = None,
     ) -> T:
         if self._closed:
             raise Unavailable("shutting_down")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if not (brief and durable and self._begin_here(op, done)):
-            (self._durable if durable else self._soft).append((op, done))
+        job = op, done, later
+        if not (brief and durable and self._begin_here(job)):
+            (self._durable if durable else self._soft).append(job)
         self._asked.put(True)
+        if later is not None:
+            self._remind()
         return await done
 
     async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:
@@ -102,15 +121,17 @@ class SqliteDatabase:
     async def read(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         if self._closed:
             raise Unavailable("shutting_down")
+        await self._catch_up()
         return await asyncio.wrap_future(self._readers.submit(self._read, op))
 
     async def glance(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
         return await self.read(op)
 
     async def peek(self, op: Op[T], *, tenant: str | None = None) -> T:  # noqa: ARG002
-        # Readers never wait for the writer, and a row that somebody watches was just written: it is in memory.
+        # A reader does not wait for the writer, and a row that somebody watches was just written: it is in memory.
         if self._closed:
             raise Unavailable("shutting_down")
+        await self._catch_up()
         return self._read(op)
 
     async def script(self, text: str) -> None:
@@ -123,7 +144,10 @@ class SqliteDatabase:
     async def close(self) -> None:
         if self._closed:
             return
+        await self._catch_up()  # else it is done when the file is opened again
         self._closed = True
+        if self._reminder:
+            self._reminder.cancel()
         self._asked.put(False)
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._readers.shutdown)
@@ -160,14 +184,40 @@ class SqliteDatabase:
             finally:
                 connection.execute("COMMIT")
 
-    def _begin_here(self, op: Op[Any], done: asyncio.Future[Any]) -> bool:
-        """Run *op* in a transaction that the writer will commit. False: the writer is busy, and will do it all."""
+    async def _catch_up(self) -> None:
+        """What was put off is done, if that is possible: where nothing can be written, one can still look."""
+        if self._later is None:
+            return
+        with suppress(DocmillError, TimeoutError):
+            async with asyncio.timeout(CATCH_UP_S):
+                await self._line_up()
+
+    def _line_up(self) -> asyncio.Future[None]:
+        """Whoever comes without an operation finds done what was put off before."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._soft.append((None, done, None))
+        self._asked.put(True)
+        return done
+
+    def _remind(self) -> None:
+        if self._reminder is None:
+            self._reminder = asyncio.get_running_loop().call_later(PUT_OFF_S, self._do_what_was_put_off)
+
+    def _do_what_was_put_off(self) -> None:
+        self._reminder = None
+        if self._later is not None and not self._closed:
+            self._remind()  # it may fail
+            self._line_up().add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _begin_here(self, job: _Job) -> bool:
+        """Run it in a transaction that the writer will commit. False: the writer is busy, and will do it all."""
         if self._durable or not self._turn.acquire(blocking=False):
             return False
+        _, done, _ = job
         try:
             with _translated():
                 self._begin_at_once()
-                ended = self._run_one(op, is_first=True)
+                ended = self._run_next(job, is_first=True)
         except BaseException as error:
             self._give_up()
             self._turn.release()
@@ -212,14 +262,15 @@ class SqliteDatabase:
                 if not asked:
                     self._begin(synchronous)
                 while jobs and len(asked) < GROUP and (not asked or time.monotonic() < until):
-                    op, done = jobs.popleft()
-                    asked.append(done)
-                    results.append((done, *self._run_one(op, is_first=not results)))
+                    job = jobs.popleft()
+                    asked.append(job[1])
+                    results.append((job[1], *self._run_next(job, is_first=not results)))
                 connection.execute("COMMIT")
         except BaseException as error:
             self._give_up()
             _tell([(done, None, error) for done in asked or [jobs.popleft()[1] for _ in range(len(jobs))]])
             return
+        self._later = self._left
         _tell(results)
         self._tidy()
 
@@ -255,6 +306,21 @@ class SqliteDatabase:
     def _give_up(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+
+    def _run_next(self, job: _Job, *, is_first: bool) -> tuple[Any, BaseException | None]:
+        """After what was put off, unless it puts off the same."""
+        op, _, later = job
+        if is_first:
+            self._left = self._later
+        if later is not None:
+            self._left = self._later = later
+        elif self._left is not None:
+            _, error = self._run_one(self._left(), is_first=is_first)
+            if error:
+                raise error
+            self._left = None
+            is_first = False
+        return self._run_one(op, is_first=is_first) if op else (None, None)
 
     def _run_one(self, op: Any, *, is_first: bool) -> tuple[Any, BaseException | None]:
         """The first has the transaction to itself, so it needs no savepoint, for which each changed page is copied."""
