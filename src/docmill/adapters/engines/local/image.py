@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from PIL import Image, ImageOps
 
@@ -12,21 +12,25 @@ from docmill.core.errors import DocumentError
 
 from .. import sniff
 from ..markdown import html_table, image_link, table
-from . import jpeg, ocr
+from . import jpeg, ocr, webp
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
 
 PAGE_IMAGE_SIDE = 1800
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 Image.MAX_IMAGE_PIXELS = None  # guards.check_pixels is stricter, and says so with its own code
+HURT: dict[str, Callable[[bytes], bool]] = {
+    sniff.JPEG: lambda data: jpeg.lacks_data(data)[0],
+    sniff.WEBP: webp.is_garbled,
+}
+"""What tells of damage that Pillow does not see."""
 
 
 def read(job: Job) -> None:
     try:
         with Image.open(job.source) as image:
             total = count_frames(image, job)
-            if job.media_type == sniff.JPEG:
-                check_data(job)
+            check_data(job)
             for index, frame in frames(image, total):
                 read_frame(job, index, frame)
                 job.progress(index + 1, total)
@@ -36,8 +40,7 @@ def read(job: Job) -> None:
 
 def check_data(job: Job) -> None:
     """What is left of a hurt picture is read all the same: most of its words may be in it."""
-    lacks, _ = jpeg.lacks_data(job.source.read_bytes())
-    if lacks:
+    if job.media_type in HURT and HURT[job.media_type](job.source.read_bytes()):
         job.warn("the picture is damaged (part of its data cannot be decoded): words may be missing")
 
 
