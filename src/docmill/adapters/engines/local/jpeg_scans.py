@@ -128,7 +128,8 @@ def scans(data: bytes) -> Scans:
 
     Raises LookupError or ValueError where it makes no sense.
     """
-    head, at, found = Head(), 2, []
+    head, at = Head(), 2
+    found: list[Scan] = []
     while segment := SEGMENT.search(data, at):
         mark, said = segment[1][0], data[segment.end() : segment.end() - 2 + int.from_bytes(segment[2])]
         at = segment.end() + len(said)
