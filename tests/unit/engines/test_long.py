@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ from docmill.core.errors import DocumentError, StageFailed
 from docmill.core.parsed import Parsed
 from docmill.ports import Work
 from support import documents
+from support.long_pdf import numbered_pdf
 from unit.engines.test_confinement import appears, gone, silent
 
 SAMPLES = Path(__file__).parents[3] / "samples"
@@ -83,6 +86,31 @@ def test_with_three_places_comes_out_what_comes_out_with_one(books: list[Path], 
         assert "Annual report of the harbour office" not in whole
         assert whole.count("# Chapter") >= 7
         assert "en" == shared.language
+
+
+@pytest.mark.parametrize("kind", ["plain", "mixed"])
+def test_a_thousand_pages_fit_into_200_mb_from_the_first_to_the_last(kind: str, tmp_path: Path) -> None:
+    """In a process that has read nothing before: what it loads on the way counts. The mixed ones bring their fonts."""
+    source = tmp_path / f"{kind}.pdf"
+    if kind == "plain":
+        numbered_pdf(source, 1000)
+    else:
+        glued(source, [one for one in sorted(SAMPLES.glob("*.pdf")) if not one.name.startswith("scan")], 1000)
+
+    async def read() -> tuple[int, list[int]]:
+        engine = LocalEngine(1, spares=0)
+        try:
+            parsed = await engine.start(Work(1, uuid4(), source, source.name, tmp_path), silent)
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            peaks = [re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()) for pid in children]
+        finally:
+            await engine.close()
+        return len(parsed.pages), [int(peak[1]) // 1024 for peak in peaks if peak]
+
+    pages, peaks = asyncio.run(read())
+    assert pages >= 1000
+    assert 1 <= len(peaks)
+    assert max(peaks) < 200
 
 
 def test_cancelling_ends_all_children_of_the_document(naughty: Callable[..., Any]) -> None:

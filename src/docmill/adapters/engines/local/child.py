@@ -102,9 +102,9 @@ def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
     """What a process does once, before documents come: the quality bench does the same."""
     gc.set_threshold(YOUNG)
     if not is_wanted():
-        from .reading import guess_language
+        from .language import guess_language
 
-        # First, as long as the process is small: to unpack the model takes twice the room that it needs.
+        # First, as long as the process is small: to unpack the model takes more room than it needs.
         guess_language("The first guess loads the model, which takes a second.")
         give_back()
     for module in PRELOADED:

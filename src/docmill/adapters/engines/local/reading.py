@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 
 from docmill.core.errors import DocumentError
@@ -11,6 +10,7 @@ from docmill.core.errors import DocumentError
 from .. import sniff
 from . import guards
 from .job import Job
+from .language import guess_language
 
 READERS = {
     sniff.PDF: "pdf",
@@ -29,19 +29,6 @@ READERS = {
     sniff.MARKDOWN: "text",
     sniff.TEXT: "text",
 }
-
-TELLING = 1500
-"""Letters. More of them tell no more of the language."""
-FEWEST = 24
-"""Letters; Chinese ones say three times as much."""
-GLANCES = (80, 200)
-"""Letters of the beginning and of the middle."""
-SURE = 40.0
-"""How far the first language must be ahead of the second in a glance, or more of the letters are read."""
-LIKELY = """
-ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id is it ja ko lt lv ms nl nn no pl pt ro ru sk sl sr sv
-sw ta th tr uk ur vi zh
-"""
 
 
 def read(job: Job) -> None:
@@ -76,34 +63,3 @@ def settle(job: Job) -> None:
     job.language = (asked if isinstance(asked, str) and asked else job.language) or guess_language(text)
     if job.language:
         job.language = job.language.replace("_", "-").split("-")[0].lower()[:3]
-
-
-def guess_language(text: str) -> str | None:
-    """Short texts say little, and rare languages are mostly wrong guesses."""
-    if not says_enough(text[:TELLING]):
-        return None
-    middle = len(text) // 2
-    for glance in GLANCES:
-        first, second = classifier()(text[:glance] + text[max(glance, middle) : middle + glance])[:2]
-        if first[1] - second[1] >= SURE:
-            return first[0]
-    return classifier()(text[:TELLING])[0][0]
-
-
-def says_enough(text: str) -> bool:
-    if sum(map(str.isalpha, text[: 3 * FEWEST])) >= FEWEST or sum(map(str.isalpha, text)) >= FEWEST:
-        return True
-    return sum(3 if letter > "\u2e80" else 1 for letter in text if letter.isalpha()) >= FEWEST
-
-
-@cache
-def classifier() -> Callable[[str], list[tuple[str, float]]]:
-    """Gives the languages in the order of their likelihood."""
-    from py3langid import langid
-
-    identifier = langid._get_identifier()
-    identifier.set_languages(LIKELY.split())
-    # It keeps all languages for who asks for them later. Nobody does, and they take 28 MB.
-    identifier._full_model = (identifier.nb_ptc, identifier.nb_pc, identifier.nb_classes)
-    found: Callable[[str], list[tuple[str, float]]] = identifier.rank
-    return found
