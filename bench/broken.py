@@ -1,6 +1,6 @@
 """Every broken file that we can make, through the local engine: no crash, no hang, no wrong success.
 
-    python bench/broken.py [--jobs N] [--only TEXT]
+    python bench/broken.py [--jobs N] [--only TEXT] [--flips N]
 
 Each file ends with a code of the catalogue, with pages marked as damaged, or read; a file that was cut or bent and is
 read without a word about it must still hold the words of the sound one.
@@ -90,9 +90,10 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--jobs", type=int, default=2)
     ask.add_argument("--only", default="", help="parts of names, separated by commas")
+    ask.add_argument("--flips", type=int, default=broken.FLIPS, help="files of each format with flipped bits")
     asked = ask.parse_args()
     wanted = asked.only.split(",")
-    files = [file for file in broken.all_files() if any(part in file.name for part in wanted)]
+    files = [file for file in broken.all_files(asked.flips) if any(part in file.name for part in wanted)]
     raise SystemExit(asyncio.run(run(asked.jobs, files)))
 
 

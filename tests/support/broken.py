@@ -94,11 +94,11 @@ def sound() -> dict[str, bytes]:
     return found
 
 
-def all_files() -> Iterator[Broken]:
+def all_files(flips: int = FLIPS) -> Iterator[Broken]:
     for kind, data in sound().items():
         for tenth in range(1, 10):
             yield Broken(f"cut/{kind}-{tenth}", data[: len(data) * tenth // 10], kind)
-        for seed in range(FLIPS):
+        for seed in range(flips):
             yield Broken(f"flipped/{kind}-{seed}", flipped(data, seed), kind)
     yield from bent()
     yield from samples()

@@ -40,6 +40,12 @@ TURNED = PACKED[:30] + bytes([PACKED[30] ^ 16]) + PACKED[31:]
         (b"%PDF-1.7 no stream at all", False, 0),
         (b"", False, 0),
         (b"stream\n" + b"/Filter /FlateDecode obj stream\n", False, 0),
+        (stream(PACKED).replace(b"<<", b"><"), False, 1),
+        (stream(PACKED, b"/Subtype /Image /Width 800 /Height 200 /Filter\xa0 /FlateDecode"), True, 1),
+        (stream(PACKED, b"/Subtype /Image /Width 800 /Height 200 /Filter\xa0 /FlateDecode"), False, 0),
+        (stream(bytes(20_000), b"/Subtype /Image /Width 800 /Height 200"), True, 0),
+        (stream(PACKED, b"/Subtype /Image /Width 80 0 R /Height 200"), True, 0),
+        (stream(PACKED).replace(b"\n<<", b"% a remark\r\n <<"), False, 0),
     ],
 )
 def test_checksums(tmp_path, data, images, expected):

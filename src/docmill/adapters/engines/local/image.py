@@ -12,7 +12,7 @@ from docmill.core.errors import DocumentError
 
 from .. import sniff
 from ..markdown import html_table, image_link, table
-from . import jpeg, ocr, webp
+from . import gif, jpeg, ocr, png, webp
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
 
@@ -22,6 +22,8 @@ Image.MAX_IMAGE_PIXELS = None  # guards.check_pixels is stricter, and says so wi
 HURT: dict[str, Callable[[bytes], bool]] = {
     sniff.JPEG: lambda data: jpeg.lacks_data(data)[0],
     sniff.WEBP: webp.is_garbled,
+    sniff.GIF: gif.is_garbled,
+    sniff.PNG: png.is_garbled,
 }
 """What tells of damage that Pillow does not see."""
 

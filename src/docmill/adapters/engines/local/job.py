@@ -93,6 +93,8 @@ class Job:
         self._remember(markdown)
         self.pages += 1
         self.damaged += damage is not None
+        if not markdown.strip():
+            self.facts["blank_pages"] = self.facts.get("blank_pages", 0) + 1
         blocks = blocks_of(markdown, pieces, settled)
         self._spend(BLOCK_BYTES * len(blocks))
         self.page_done(Page(index, markdown, damage, blocks), figures)

@@ -15,7 +15,8 @@ from .guards import UNDECODABLE
 from .vp8 import Frame
 
 MOST_PIXELS = 50_000_000
-"""Of one picture: it is decoded again for each of its parts, of which there are mostly two, and ten at most."""
+"""Of one picture: it is decoded again for each of its parts, of which there are mostly two. One made for it can want
+eight times for each of ten; the limit of time holds for that, too."""
 LOSSY, LOSSLESS, ALPHA, ANIMATED, EXTENDED = b"VP8 ", b"VP8L", b"ALPH", b"ANMF", b"VP8X"
 FRAME_HEAD = 16
 """Bytes before the chunks of a picture in an animation."""

@@ -100,7 +100,9 @@ def read_part(
 
 def conclude(job: Job, source: Source | None = None) -> None:
     """What is looked at when all pages are read."""
-    if hurt := streams.hurt(source or job.source, images=bool(job.facts.get("ocr_pages"))):
+    # A page may be blank because its picture is not shown any more.
+    images = bool(job.facts.get("ocr_pages") or job.facts.get("blank_pages"))
+    if hurt := streams.hurt(source or job.source, images=images):
         job.warn(f"the file is damaged ({hurt} streams cannot be decoded): words may be missing")
 
 

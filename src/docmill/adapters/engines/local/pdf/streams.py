@@ -1,6 +1,7 @@
 """Streams that do not come out as they went in. PDFium shows what it can of a hurt one and says nothing; we say so.
 
-Compressed ones carry a checksum, JPEGs lack data, and a filter that nobody knows was once another one.
+Compressed ones carry a checksum, JPEGs lack data, a filter that nobody knows was once another one, and a stream whose
+dictionary does not begin as one is found by nobody.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ HEAD = 400
 STREAM = re.compile(rb"stream\r?\n")
 """Also the end of one: to look behind at every byte takes thirty times as long as to look at what was found."""
 IMAGE = re.compile(rb"/Subtype\s*/Image")
+SIDES = re.compile(rb"/(Width|Height)\s+(\d{1,6})\b(?!\s+\d+\s+R)")
 FILTER = re.compile(rb"/Filter\s*(\[[^\]]*|/[^\s()<>\[\]{}/%]*)")
 NAME = re.compile(rb"/([^\s()<>\[\]{}/%]*)")
 ESCAPED = re.compile(rb"#([0-9A-Fa-f]{2})")
@@ -37,6 +39,8 @@ SHORT = {
 }
 KNOWN = frozenset({*SHORT.values(), b"JBIG2Decode", b"JPXDecode", b"Crypt"})
 FONT = re.compile(rb"/Length1|/Subtype\s*/(?:OpenType|CIDFontType0C|Type1C)\b")
+DICTIONARY = re.compile(rb"(?:\s|%[^\r\n]*+[\r\n])*+<<")
+"""After what may stand before it: blanks and comments."""
 OBJECTS = re.compile(rb"/ObjStm\b")
 HIDING = (b"/Type3", b"/OCG")
 LONGEST_LETTERS = 200_000
@@ -58,15 +62,18 @@ def hurt(source: Source, *, images: bool) -> int:
     for stream in STREAM.finditer(data):
         if data.endswith(b"end", 0, stream.start()):
             continue
-        head = data[max(0, stream.start() - HEAD) : stream.start()].rpartition(b" obj")[2]
+        _, begun, head = data[max(0, stream.start() - HEAD) : stream.start()].rpartition(b" obj")
         # A font program is larger than all text together, and its letters are seen by nobody who reads words.
-        named = FILTER.search(head)
-        if named is None or FONT.search(head) or (IMAGE.search(head) and not images):
+        named, is_image = FILTER.search(head), IMAGE.search(head) is not None
+        if FONT.search(head) or (is_image and not images):
+            continue
+        if named is None:
+            found += is_image and lacks_pixels(head, len(packed(data, stream.end())))
             continue
         if left <= 0 and left_jpeg <= 0:
             break
         coded = filters(named[1])
-        if not KNOWN.issuperset(coded):
+        if not KNOWN.issuperset(coded) or (begun and not DICTIONARY.match(head)):
             found += 1
             continue
         letters = coded[:1] == (LETTERS,)
@@ -78,6 +85,12 @@ def hurt(source: Source, *, images: bool) -> int:
             whole, size = decodes(packed(data, stream.end()), letters=letters)
             found, left_jpeg = found + (not whole), left_jpeg - size
     return found
+
+
+def lacks_pixels(head: bytes, size: int) -> bool:
+    """Whether a picture without a filter, which it may have lost, has fewer bytes than one colour takes."""
+    sides = {name: int(number) for name, number in SIDES.findall(head)}
+    return size < sides.get(b"Width", 0) * sides.get(b"Height", 0) // 8
 
 
 def packed(data: bytes, start: int) -> bytes:
