@@ -272,6 +272,10 @@ async def test_who_reports_again_costs_one_look_and_who_was_changed_meanwhile_is
     posted = [MOVE_TASKS, LOG, CLEAR] if ledger._database.puts_off else []
     assert [LOOK, *posted, LOAD, *stored] == statements
 
+    with asked(ledger) as statements:
+        await ledger.progress(both[:1])
+    assert [LOOK, *stored] == statements, "the other one was not changed"
+
 
 async def test_what_a_crash_left_in_the_daybook_is_posted_when_the_database_is_opened_again(tmp_path: Path) -> None:
     """The files as they are right after the answer, which is all that a crash leaves."""

@@ -170,6 +170,8 @@ def record(
     if strange := [heard.job_id for heard in reports if heard.job_id not in jobs]:
         if ahead:
             yield from daybook.post()
+            for posted in jobs.values():
+                posted.stored = posted.version
         rows = yield LOAD(ids=encode(strange))
         jobs |= {row[0]: _Job(*row) for row in rows}
 
