@@ -26,6 +26,8 @@ HURT: dict[str, Callable[[bytes], bool]] = {
     sniff.PNG: png.is_garbled,
 }
 """What tells of damage that Pillow does not see."""
+MOST_CHECKED = 64 << 20
+"""Bytes. A larger file, which is all read into memory for it, is not looked at."""
 
 
 def read(job: Job) -> None:
@@ -42,7 +44,10 @@ def read(job: Job) -> None:
 
 def check_data(job: Job) -> None:
     """What is left of a hurt picture is read all the same: most of its words may be in it."""
-    if job.media_type in HURT and HURT[job.media_type](job.source.read_bytes()):
+    is_hurt = HURT.get(job.media_type)
+    if is_hurt is None or job.source.stat().st_size > MOST_CHECKED:
+        return
+    if is_hurt(job.source.read_bytes()):
         job.warn("the picture is damaged (part of its data cannot be decoded): words may be missing")
 
 
