@@ -21,7 +21,7 @@ VISIBLE = "(is_default = 1 OR (tenant = :tenant AND owner = :owner))"
 GET_DEFAULT = Statement(f"SELECT {COLUMNS} FROM rules WHERE is_default = 1")
 ADD_DEFAULT = Statement(
     "INSERT INTO rules (is_default, name, description, mode, created_ms, updated_ms)"
-    " VALUES (1, :name, :description, :mode, {now}, {now})"
+    " VALUES (1, :name, :description, :mode, {moment}, {moment})"
     " ON CONFLICT (is_default) WHERE is_default = 1 DO NOTHING"
 )
 GET = Statement(f"SELECT {COLUMNS} FROM rules WHERE id = :id AND {VISIBLE}")
@@ -32,7 +32,7 @@ COUNT = Statement(f"SELECT count(*) FROM rules WHERE {VISIBLE}")
 ADD = Statement(
     "INSERT INTO rules"
     " (tenant, owner, name, description, json_schema, system_prompt, mode, strategy, created_ms, updated_ms)"
-    " VALUES (:tenant, :owner, :name, :description, :json_schema, :system_prompt, :mode, :strategy, {now}, {now})"
+    " VALUES (:tenant, :owner, :name, :description, :json_schema, :system_prompt, :mode, :strategy, {moment}, {moment})"
     f" RETURNING {COLUMNS}"
 )
 REPLACE = Statement(

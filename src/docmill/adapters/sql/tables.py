@@ -20,7 +20,7 @@ OWN = "id = :id AND tenant = :tenant AND owner = :owner"
 
 ADD = Statement(
     "INSERT INTO json_tables (tenant, owner, project_id, name, data, version, created_ms, updated_ms)"
-    f" VALUES (:tenant, :owner, :project_id, :name, :data, 1, {{now}}, {{now}}) RETURNING {COLUMNS}"
+    f" VALUES (:tenant, :owner, :project_id, :name, :data, 1, {{moment}}, {{moment}}) RETURNING {COLUMNS}"
 )
 GET = Statement(f"SELECT {COLUMNS} FROM json_tables WHERE {OWN}")
 GET_LOCKED = Statement(f"SELECT {COLUMNS} FROM json_tables WHERE {OWN} {{lock}}")

@@ -22,7 +22,7 @@ COUNT = Statement("SELECT count(*) FROM webhooks WHERE tenant = :tenant AND owne
 ADD = Statement(
     "INSERT INTO webhooks (id, tenant, owner, url, description, kinds, secrets, disabled_ms, created_ms, updated_ms)"
     " VALUES (:id, :tenant, :owner, :url, :description, :kinds, :secrets,"
-    " CASE WHEN CAST(:enabled AS BIGINT) = 1 THEN NULL ELSE {now} END, {now}, {now})"
+    " CASE WHEN CAST(:enabled AS BIGINT) = 1 THEN NULL ELSE {now} END, {moment}, {moment})"
     f" RETURNING {COLUMNS}"
 )
 GET = Statement(f"SELECT {COLUMNS} FROM webhooks WHERE {OWN}")
