@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from docmill.adapters.engines.local import gif
+from docmill.adapters.engines.local.damage import gif
 from support import documents
 from support.broken import flipped
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from docmill.adapters.engines.local import jpeg, jpeg_blocks, jpeg_scans
+from docmill.adapters.engines.local.damage import jpeg, jpeg_blocks, jpeg_scans
 from support.pictures import a_jpeg, sound_jpegs, with_a_gap, with_a_turned_bit
 from unit.engines.conftest import Bench
 

@@ -9,7 +9,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from docmill.adapters.engines import sniff
-from docmill.adapters.engines.local import image, png
+from docmill.adapters.engines.local import image
+from docmill.adapters.engines.local.damage import png
 from support import documents
 
 TEXT = documents.text_image(["Harbour report", "Total amount 417 Euro"])

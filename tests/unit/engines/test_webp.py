@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from docmill.adapters.engines.local import webp
-from docmill.adapters.engines.local.vp8 import Frame
+from docmill.adapters.engines.local.damage import webp
+from docmill.adapters.engines.local.damage.vp8 import Frame
 from support.pictures import FOUR_PARTS, a_webp, drawn, sound_webps, with_a_turned_bit
 from unit.engines.conftest import Bench
 

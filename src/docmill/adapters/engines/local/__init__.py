@@ -11,6 +11,7 @@ sniff    which type the bytes are
 guards   bombs, refused before anything is parsed
 job      one document inside the child: pages and figures go out through it
 drawing  one page as a picture
+damage   pictures that are not what was written
 pdf, image, office, web, mail, text: the formats; ocr, markdown: what they share
 """
 

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from PIL import Image, ImageOps
 
 from docmill.core.errors import DocumentError
 
-from .. import sniff
 from ..markdown import html_table, image_link, table
-from . import gif, jpeg, ocr, png, webp
+from . import ocr
+from .damage import is_hurt
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
 
 PAGE_IMAGE_SIDE = 1800
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 Image.MAX_IMAGE_PIXELS = None  # guards.check_pixels is stricter, and says so with its own code
-HURT: dict[str, Callable[[bytes], bool]] = {
-    sniff.JPEG: lambda data: jpeg.lacks_data(data)[0],
-    sniff.WEBP: webp.is_garbled,
-    sniff.GIF: gif.is_garbled,
-    sniff.PNG: png.is_garbled,
-}
-"""What tells of damage that Pillow does not see."""
 MOST_CHECKED = 64 << 20
 """Bytes. A larger file, which is all read into memory for it, is not looked at."""
 
@@ -44,10 +37,7 @@ def read(job: Job) -> None:
 
 def check_data(job: Job) -> None:
     """What is left of a hurt picture is read all the same: most of its words may be in it."""
-    is_hurt = HURT.get(job.media_type)
-    if is_hurt is None or job.source.stat().st_size > MOST_CHECKED:
-        return
-    if is_hurt(job.source.read_bytes()):
+    if job.source.stat().st_size <= MOST_CHECKED and is_hurt(job.media_type, job.source.read_bytes()):
         job.warn("the picture is damaged (part of its data cannot be decoded): words may be missing")
 
 

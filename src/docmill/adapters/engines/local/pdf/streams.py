@@ -13,7 +13,7 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from .. import jpeg
+from ..damage import jpeg
 from .survey import Source
 
 LARGEST_FILE = 16 << 20

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from PIL import Image
 
-from .guards import UNDECODABLE
+from ..guards import UNDECODABLE
 from .vp8 import Frame
 
 MOST_PIXELS = 50_000_000
