@@ -77,8 +77,9 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     files = {VICTIM: lambda: hostile.scans(8)} | POISON
     files |= {name: build for name, (build, _) in (REFUSED | READ).items()}
     found = Fates()
-    # Less memory, so that a parser that eats all of it does so soon.
-    service = Service(data, "--jobs", "2", DOCMILL_MEMORY_MB="2048").start()
+    # Less memory, so that a parser that eats all of it does so soon; but more than OCR takes in its largest moments, or
+    # the victim could seem to have died of that.
+    service = Service(data, "--jobs", "2", DOCMILL_MEMORY_MB="2304").start()
     try:
         with service.client() as client:
             etl = Etl(client)
