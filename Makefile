@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 # Compiled once, not by each of the processes that run tests, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: test-long help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
+.PHONY: test-long chaos soak help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,19 @@ test: $(VENV)/.dev ## Run the tests, on real PostgreSQL, Redis, S3 and Chromium
 test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed
 	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m long
 
+CHAOS_SEEDS ?= 1,2,3
+chaos: $(VENV)/.dev ## Kill what runs under the wide load, three seeds in both modes; upgrades and restores; some minutes
+	$(BIN)/python -m bench.chaos --seeds $(CHAOS_SEEDS) --tasks 60 --kills 20 --quiet 0 --lease 4 --pause 0.5,1.5 --away 0,3
+	$(BIN)/python -m bench.chaos.upgrade
+	$(BIN)/python -m bench.chaos.restore
+	$(BIN)/python -m bench.chaos.simulation --seeds 1000
+	$(BIN)/python -m bench.chaos.kills --kills 50
+	$(BIN)/python -m bench.chaos.stops --moments 60
+
+SOAK_MINUTES ?= 60
+soak: $(VENV)/.dev ## Run the wide load for SOAK_MINUTES (60): memory, descriptors, threads, rows and keys stay flat
+	$(BIN)/python -m bench.chaos.soak --minutes $(SOAK_MINUTES)
+
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
 	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page
 
@@ -84,8 +97,10 @@ pins: ## Renew the pinned requirements (hashes, no addresses)
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive $(PIN_FLAGS) -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --extra distributed --extra onedrive --group dev -c requirements.txt $(PIN_FLAGS) -o requirements-dev.txt
 	printf 'mineru==$(MINERU)\n' | $(BIN)/uv pip compile - $(PIN_FLAGS) -o requirements-mineru.txt
+	printf 'mineru==$(MINERU_CLIENT)\n' | $(BIN)/uv pip compile - --no-deps $(PIN_FLAGS) -o requirements-mineru-client.txt
 	printf 'editables\nhatchling\nuv\n' | $(BIN)/uv pip compile - -c requirements-dev.txt $(PIN_FLAGS) -o requirements-build.txt
 MINERU := 4.0.12
+MINERU_CLIENT := 3.4.5
 PIN_FLAGS := --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove what make made

@@ -33,7 +33,8 @@ from docmill.core.machine import Change, note
 from docmill.core.task import Attempt, Event, Task
 from docmill.http import logs
 from docmill.http.app import Authenticator, AuthOptions, HttpOptions, build_app
-from docmill.http.server import Protocol
+from docmill.http.connections import ConnectionLimits, Connections
+from docmill.http.server import Config
 from docmill.work import intake
 from docmill.work.receive import ring
 from embedded import upload
@@ -54,7 +55,9 @@ async def serve_docmill() -> None:
             task, _ = await intake.submit(ports, LOCAL, intake.Submission(s3_key=key, filename="a.txt"))
             app = build_app(ports, auth=Authenticator(AuthOptions(require=False), ports.keys), options=HttpOptions())
             listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-            config = uvicorn.Config(app, http=Protocol, ws="none", lifespan="off", log_config=None, access_log=False)
+            config = Config(
+                app, Connections(ConnectionLimits()), ws="none", lifespan="off", log_config=None, access_log=False
+            )
             serving = asyncio.ensure_future(uvicorn.Server(config).serve(sockets=[listener]))
 
             async def emit() -> None:

@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--sweep", type=float, default=Pace.sweep_s)
     parser.add_argument("--pause", default="0.5,2.0", help="seconds between two faults, from,to")
     parser.add_argument("--away", default="0,5", help="seconds that a server stays away, from,to")
+    parser.add_argument("--load", choices=["mixed", "plain"], default="mixed", help="plain: documents only")
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
     given = parser.parse_args()
     # Whoever ends us early shall not leave processes behind.
@@ -54,7 +55,9 @@ def main() -> int:
                 pace=pace,
                 pause_s=_pair(given.pause),
                 away_s=_pair(given.away),
+                is_mixed=given.load == "mixed",
             )
+            print(f"$ {plan.command}", flush=True)
             report = run(plan, given.keep)
             print("\n".join(report.lines()), flush=True)
             good &= report.is_good

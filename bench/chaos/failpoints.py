@@ -12,6 +12,7 @@ give up. In the end everything is counted as after a storm.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import random
 import signal
@@ -34,6 +35,11 @@ from support.peers import Asked, ProviderPeer, Reply, route
 
 PACE = Pace(lease_s=1.5, heartbeat_s=0.4, sweep_s=0.2)
 WALK_S = 60.0
+MAX_WALKS = 3
+"""Walks for one point: which thread syncs first is chance, so a point may be missed in one walk and met in the next."""
+SOURCE = Path(__file__).parent.parent.parent / "src/docmill"
+CALLS = {"rename", "replace", "link", "fsync", "unlink"}
+"""Functions of `os` around which `bench.chaos.tampered` has points."""
 Say = Callable[[str], None]
 
 
@@ -102,6 +108,8 @@ class Course:
     odd: list[str] = field(default_factory=list)
     died_at: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.load = Load([], self.seed, cancel_share=0.0)
@@ -129,12 +137,19 @@ class Course:
         return [point for point in dict.fromkeys(passed) if point]
 
     def die_at(self, point: str) -> None:
-        """A walk during which a process dies at this point."""
-        starts = sum(unit.starts for unit in self._units)
-        self._order(point)
-        self._walk()
-        died = sum(unit.starts for unit in self._units) > starts
-        (self.died_at if died else self.missed).append(point)
+        """A walk during which a process dies at this point; some more, if it was not reached."""
+        for _ in range(MAX_WALKS):
+            starts = sum(unit.starts for unit in self._units)
+            self._order(point)
+            self._walk()
+            if sum(unit.starts for unit in self._units) > starts:
+                self.died_at.append(point)
+                return
+        self.missed.append(point)
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage(self.recorded, self.wanted, self.died_at, self.missed)
 
     @property
     def _units(self) -> list[Unit]:
@@ -237,6 +252,57 @@ class Course:
         return list(self.place.folder.glob("**/library"))
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the points of a run had a death of their own, and which code no walk came to."""
+
+    recorded: list[str]
+    wanted: list[str]
+    died_at: list[str]
+    missed: list[str]
+
+    def lines(self) -> list[str]:
+        share = 100 * len(self.died_at) / len(self.wanted) if self.wanted else 100.0
+        names = {name_of(point) for point in self.died_at}
+        never = sorted({name_of(point) for point in self.missed} - names)
+        beyond = sorted(file_points() - {name_of(point).partition(" ")[2] for point in self.recorded})
+        return [
+            f"  covered {len(self.died_at)} of {len(self.wanted)} points ({share:.1f} %), {len(names)} names",
+            f"  points not reached again in {MAX_WALKS} walks: {self.missed or 'none'}",
+            f"  names without any death: {never or 'none'}",
+            f"  calls that no walk comes to ({len(beyond)}): {beyond or 'none'}",
+        ]
+
+
+def name_of(point: str) -> str:
+    """Without the number of the time."""
+    return point.partition("#")[0]
+
+
+def file_points(source: Path = SOURCE) -> set[str]:
+    """Every function of docmill that renames, links, syncs or unlinks, as its points would be called."""
+    found = set()
+    for path in sorted(source.rglob("*.py")):
+        module = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found |= {f"{call} in {module}.{function.name}" for call in _calls(function)}
+    return found
+
+
+def _calls(function: ast.AST) -> set[str]:
+    """`os.<call>(...)` alone: a method called `replace` may be that of a text."""
+    return {
+        node.func.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "os"
+        and node.func.attr in CALLS
+    }
+
+
 def course(mode: str, folder: Path, secretary: Secretary, seed: int) -> Course:
     workers = {"secretary": {"dialect": "secretary", "url": f"{secretary.url}/pdf/process", "timeout": 60}}
     more = {"DOCMILL_WORKERS": json.dumps(workers), "DOCMILL_LIBRARY": str(folder / "library")}
@@ -260,6 +326,7 @@ def run(
             points = walked.record()
             every = max(every, -(-len(points) // most) if most else 1)
             wanted = points[offset::every]
+            walked.wanted, walked.recorded = wanted, points
             say(f"{mode}: {len(points)} points, of which {len(wanted)} are walked")
             for number, point in enumerate(wanted):
                 walked.die_at(point)
@@ -284,10 +351,7 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     walked, findings = run(given.mode, seed=given.seed, every=given.every, offset=given.offset)
-    names = {point.partition("#")[0] for point in walked.died_at}
-    print(
-        f"  died at {len(walked.died_at)} ({len(names)} names), not reached again {len(walked.missed)}: {walked.missed}"
-    )
+    print("\n".join(walked.coverage.lines()))
     print("  " + "  ".join(f"{fault} {findings.counts[fault]}" for fault in FAULTS))
     print("\n".join(f"  {example}" for example in findings.examples))
     return 0 if findings.is_clean else 1

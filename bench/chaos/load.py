@@ -91,18 +91,39 @@ class Load:
     def _submit(self, http: httpx2.Client, document: Document, chance: random.Random) -> None:
         files = {"file": (document.name, document.data)}
         stored = self._sent(http, chance, "/upload", data={"project_id": "1"}, files=files)
-        body = {"project_id": 1, "filename": document.name, "s3_key": stored["key"]}
+        body = {"project_id": 1, "filename": document.name, "s3_key": stored["key"], **self.wishes_of(document)}
         headers = {"Idempotency-Key": document.key}
         task_id = self._sent(http, chance, "/submit", json=body, headers=headers)["task_id"]
         self.accepted[task_id] = document
+        self.on_accepted(task_id, document)
         if chance.random() < 0.1:
             again = self._sent(http, chance, "/submit", json=body, headers=headers)["task_id"]
             if again != task_id:
                 self.twice.append(document.key)
-        if chance.random() < self.cancel_share:
+        if chance.random() < self.cancel_share and self.may_cancel(document):
             self.cancelled[task_id] = False
             answer = self._sent(http, chance, f"/tasks/{task_id}/cancel", params={"force": "true"}, may_be=(409,))
             self.cancelled[task_id] = "code" not in answer
+
+    def wishes_of(self, document: Document) -> dict[str, Any]:
+        """What the submission asks for beyond the plain run. The same each time that a document is sent."""
+        return {}
+
+    def on_accepted(self, task_id: int, document: Document) -> None:
+        """A client saw that its task was accepted."""
+
+    def may_cancel(self, document: Document) -> bool:
+        return True
+
+    def ends_of(self, task_id: int) -> set[str]:
+        """The ends that are right for a task."""
+        if task_id not in self.cancelled:
+            return {"completed"}
+        return {"cancelled"} if self.cancelled[task_id] else {"cancelled", "completed"}
+
+    def retries_of(self, task_id: int) -> int:
+        """Retries by hand that were sent."""
+        return 0
 
     def _sent(
         self, http: httpx2.Client, chance: random.Random, path: str, *, may_be: tuple[int, ...] = (), **request: Any

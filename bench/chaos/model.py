@@ -30,6 +30,7 @@ import bench.chaos  # noqa: F401 - finds the tests' support
 from docmill.adapters.queues.local import LocalQueue
 from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.statement import Op, Statement
 from docmill.core import machine
 from docmill.core.access import Principal
@@ -42,12 +43,13 @@ from docmill.ports import Heard, Limits, Once, Ports
 from docmill.work import control, sweep
 from docmill.work.receive import receive
 from support.databases import open_database
-from support.ledgers import a_task
+from support.ledgers import SEALER, a_task
 from support.servers import Postgres, Redis
 
 T = TypeVar("T")
 
 LEASE_S, TIMEOUT_S, JOB_S = 60, 600, 250
+MAX_LOST_ALONE = 2
 STALE_S = TIMEOUT_S + 30
 STEPS_S = (100, 1000)
 """How far the clock is moved at once: a lease is over after the small step, a task is stale after the large one."""
@@ -97,6 +99,9 @@ class Model:
     progress: int = 0
     errors: int = 0
     crashes: int = 0
+    lost: int = 0
+    lost_alone: int = 0
+    runs_alone: bool = False
     has_markdown: bool = False
     ends: int = 0
 
@@ -127,6 +132,7 @@ class Model:
         if not self.is_working(one):
             return "superseded"
         one.state, one.lease, self.errors, self.crashes = "succeeded", None, 0, 0
+        self.lost, self.lost_alone, self.runs_alone = 0, 0, False
         self.has_markdown = True
         following = NEXT[one.stage]
         if following is None:
@@ -164,21 +170,27 @@ class Model:
         if is_out or lapsed > STALE_S:
             self.end("failed")
             return
-        self.crashes += 1
-        if self.crashes >= 10:
+        self.lost, self.lost_alone = self.lost + 1, self.lost_alone + self.runs_alone
+        if self.lost_alone >= MAX_LOST_ALONE:
             one.state = "failed"
             self.end("failed")
             return
         assert next_id
-        wait = 0.0 if self.crashes <= 2 else min(2 ** (self.crashes - 3), 60)
+        wait = 0.0 if self.lost <= 2 else min(0.25 * 2 ** (self.lost - 3), 1)
         self._again(one, next_id, now, wait)
+
+    def isolate(self, one: Try) -> str:
+        if not self.is_working(one):
+            return "superseded"
+        self.runs_alone = True
+        return "applied"
 
     def give_back(self, one: Try, next_id: UUID | None, now: float) -> str:
         if not self.is_working(one):
             return "superseded"
         assert next_id
         one.state, one.lease = "given_back", None
-        self.status = "pending"
+        self.status, self.runs_alone = "pending", False
         self.open(Try(next_id, one.number, one.stage, due=now))
         return "applied"
 
@@ -199,6 +211,7 @@ class Model:
             return "artifact_missing"
         assert next_id
         self.status, self.progress, self.errors, self.crashes = "pending", 0, 0, 0
+        self.lost, self.lost_alone, self.runs_alone = 0, 0, False
         self.has_markdown = stage == "postprocess"
         self.open(Try(next_id, self.number + 1, "parse" if stage == "mineru" else stage, due=now))
         return "applied"
@@ -216,7 +229,7 @@ class Model:
         return "applied"
 
     def _again(self, one: Try, next_id: UUID, now: float, wait: float) -> None:
-        self.status, self.progress = "pending", 0
+        self.status, self.progress, self.runs_alone = "pending", 0, False
         self.open(Try(next_id, one.number + 1, one.stage, due=now + wait, is_delayed=wait > 0))
 
 
@@ -242,8 +255,14 @@ class Backend:
         unneeded: dict[str, Any] = {
             one.name: SimpleNamespace() for one in fields(Ports) if one.default is one.default_factory is MISSING
         }
-        given = {"ledger": SqlLedger(self.database), "queue": queue, "signals": LocalSignals(), "engines": {}}
-        limits = Limits(task_timeout_s=TIMEOUT_S, lease_ms=LEASE_S * 1000)
+        given = {
+            "ledger": SqlLedger(self.database),
+            "outbox": SqlOutbox(self.database, SEALER),
+            "queue": queue,
+            "signals": LocalSignals(),
+            "engines": {},
+        }
+        limits = Limits(task_timeout_s=TIMEOUT_S, lease_ms=LEASE_S * 1000, max_lost_alone=MAX_LOST_ALONE)
         self.ports = Ports(**unneeded | given, limits=limits)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -422,6 +441,17 @@ class Walk(RuleBasedStateMachine):
         said = self._receive(model, one, GivenBack())
         assert model.give_back(one, self._next(task), self.now) == said
 
+    @rule(task=tasks, which=WHICH)
+    def run_alone(self, task: int, which: int) -> None:
+        model, one = self._try(task, which)
+
+        def decide(found: Task, attempt: Attempt | None) -> machine.Change:
+            assert attempt
+            return machine.isolate(found, attempt)
+
+        change = self.backend.do(self.ledger.decide(task, decide, attempt_id=one.id))
+        assert model.isolate(one) == change.verdict
+
     # What external workers do.
 
     @rule(task=tasks)
@@ -537,6 +567,7 @@ class Walk(RuleBasedStateMachine):
             model.crashes,
             model.current,
         ) == real
+        assert (model.lost, model.lost_alone, model.runs_alone) == (task.lost_workers, task.lost_alone, task.runs_alone)
         attempts = self.backend.do(self.ledger.attempts(model.id))
         assert {one.id: (one.state, one.number, one.stage) for one in model.tries.values()} == {
             one.id: (one.state, one.number, one.stage) for one in attempts

@@ -82,15 +82,17 @@ class Forked:
 
 
 class Nursery:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: Path | None = None) -> None:
+        """*source*: the `src` folder of another version of docmill, which its processes run instead of this one."""
         self._exits = folder / "exits"
-        self._exits.mkdir()
+        self._exits.mkdir(parents=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.chaos.nursery", str(self._exits)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env=os.environ | ({"PYTHONPATH": str(source)} if source else {}),
         )
 
     def fork(

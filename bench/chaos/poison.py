@@ -54,7 +54,7 @@ class Poison:
             while sending.is_alive():
                 for child in psutil.Process(service.working_pid).children() if self.sign else ():
                     with suppress(psutil.Error, OSError):
-                        if Path(child.cwd(), "input.pdf").stat().st_size == len(self.data):
+                        if hostile.size_of_input(Path(child.cwd()).parent) == len(self.data):
                             child.send_signal(self.sign)
                 time.sleep(0.02)
 

@@ -18,9 +18,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -230,14 +231,15 @@ def _file_point(call: str, *_: Any, **__: Any) -> str:
 
 
 class Clock:
-    """The time of day as this process sees it: *off_s* from the real one, and with every SIGUSR2 *step_s* further off.
+    """The time of day as this process sees it: *off_s* from the real one, and with every SIGUSR2 *step_s* further off,
+    or by the next of *steps_s*.
 
     SQLite reads it, too: embedded, the database's clock is this one.
     """
 
-    def __init__(self, off_s: float = 0.0, step_s: float = 0.0) -> None:
+    def __init__(self, off_s: float = 0.0, step_s: float = 0.0, steps_s: Sequence[float] = ()) -> None:
         self._off_s = off_s
-        self._step_s = step_s
+        self._steps_s = cycle(steps_s or [step_s])
 
     def install(self) -> None:
         import apsw
@@ -258,7 +260,7 @@ class Clock:
         _KEPT.append(self)
 
     def _step(self) -> None:
-        self._off_s += self._step_s
+        self._off_s += next(self._steps_s)
 
 
 _KEPT: list[object] = []

@@ -99,7 +99,8 @@ class Supervisor:
 
     def start(self) -> None:
         for unit in self.units:
-            unit.start()
+            if unit.wanted:
+                unit.start()
         self._thread.start()
 
     def _watch(self) -> None:
@@ -112,6 +113,14 @@ class Supervisor:
     def kill(self, unit: Unit) -> bool:
         with self._guard:
             return unit.kill()
+
+    def replace(self, unit: Unit, nursery: Nursery) -> int | None:
+        """Stop a process in an orderly way and start it from another nursery; its exit code."""
+        with self._guard:
+            code = unit.stop() if unit.is_running else 0
+            unit.nursery, unit.wanted = nursery, True
+            unit.start()
+            return code
 
     def close(self) -> dict[str, int | None]:
         """Ask all to stop; their exit codes."""
