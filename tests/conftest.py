@@ -89,7 +89,7 @@ def migrated_postgres(postgres: PostgresAddress) -> Iterator[str]:
     """The URL of a PostgreSQL database with docmill's schema, for copies: they cost a fifth of a migration."""
     with postgres.database() as url:
         with ThreadPoolExecutor(1) as elsewhere:  # an async fixture may be asking, whose loop runs in this thread
-            elsewhere.submit(asyncio.run, migrated(url)).result()
+            elsewhere.submit(asyncio.run, migrated(url)).result(60)
         yield url
 
 

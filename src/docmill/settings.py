@@ -7,14 +7,27 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from docmill.core.errors import Invalid
+from docmill import settings_sources as sources
+from docmill.core.origins import parse_origin
 
 BUILT_IN = frozenset({"local", "auto"})
 PROVIDER_KINDS = ("mineru", "docling")
 OBJECTS = ("s3://", "gs://", "az://", "file:///")
+MIN_JWT_SECRET_BYTES = 32
+"""HS256 needs a key at least as long as its hash (RFC 7518, section 3.2)."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -120,7 +133,7 @@ class OneDriveSettings(BaseModel):
     drive: str = "me/drive"
     root: str = "/"
     token_key: SecretStr | None = None
-    """Encrypts the tokens on disk."""
+    """Encrypts the tokens on disk; default: the deployment's secret does."""
     login: str = "https://login.microsoftonline.com"
     graph: str = "https://graph.microsoft.com/v1.0"
 
@@ -168,6 +181,11 @@ def _check_places(chosen: Settings) -> None:
             "database_url has no password and secret is not set: what one process signs must be good at another, and "
             "nobody may guess it. Set DOCMILL_SECRET to the same long random text everywhere"
         )
+    if chosen.object_links == "service" and not chosen.app_url:
+        raise ValueError(
+            "object_links is service but app_url is not set: the links lead there. Set APP_URL to an address of the "
+            "API that the workers reach"
+        )
     if chosen.workers and not chosen.app_url:
         raise ValueError(
             "workers are set but app_url is not: their callbacks must reach the API, and workers run elsewhere. "
@@ -179,7 +197,7 @@ class Settings(BaseSettings):
     """What docmill can be told. `docmill doctor` shows what is in force."""
 
     model_config = SettingsConfigDict(
-        env_prefix="DOCMILL_", frozen=True, extra="ignore", toml_file="docmill.toml", populate_by_name=True
+        env_prefix=sources.PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", populate_by_name=True
     )
 
     data: Path = Field(Path(".docmill"), description="Folder of the embedded database, objects and twins.")
@@ -197,6 +215,11 @@ class Settings(BaseSettings):
         None,
         validation_alias=_named("OBJECTS_URL"),
         description="s3://bucket/prefix (or gs://, az://), or file:///folder; default: DATA/objects.",
+    )
+    object_links: Literal["store", "service"] = Field(
+        "store",
+        description="Who signs the links by which external workers take and leave files: store (the bucket itself), or "
+        "service (through APP_URL, for a bucket that workers cannot reach).",
     )
     etl_task_timeout: float = Field(
         600.0, gt=0, validation_alias=_named("ETL_TASK_TIMEOUT"), description="Seconds that a stage may take."
@@ -251,6 +274,14 @@ class Settings(BaseSettings):
         validation_alias=_named("OTEL_EXPORTER_OTLP_ENDPOINT"),
         description="http://… of an OpenTelemetry collector (OTLP over HTTP): traces of tasks are sent there.",
     )
+    metrics_token: SecretStr | None = Field(
+        None,
+        description="Token with which Prometheus may read /metrics from other machines; without it only this machine "
+        "and operators may.",
+    )
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="Port of a worker's /metrics and /health, on host; default: none."
+    )
     retention_days: float | None = Field(
         None, gt=0, le=36_500, description="Days that a task is kept after it ended; default: for ever."
     )
@@ -258,7 +289,11 @@ class Settings(BaseSettings):
         None, gt=0, le=36_500, description="The same for tasks that failed or were cancelled; default: retention_days."
     )
     retention_documents: bool = Field(False, description="The documents that a task made are removed with it.")
-    secret: SecretStr | None = Field(None, description="Secret of signed links; default: made once, kept in DATA.")
+    secret: SecretStr | None = Field(
+        None,
+        description="Secret of the deployment: signs links and forms, encrypts secrets of webhooks; "
+        "default: made once, kept in DATA.",
+    )
     jobs: int = Field(
         default_factory=lambda: os.cpu_count() or 2, ge=0, le=256, description="Documents parsed at once."
     )
@@ -271,6 +306,11 @@ class Settings(BaseSettings):
     max_upload_mb: int = Field(2048, ge=1, description="Largest file that is taken, in MB.")
     memory_mb: int = Field(3072, ge=2048, description="Address space that parsing one document may use, in MB.")
     max_pages: int = Field(10_000, ge=1, description="Pages that a document may have.")
+    sandbox: Literal["prefer", "require"] = Field(
+        "prefer",
+        description="prefer: parsers are confined as far as the system allows; require: docmill does not start unless "
+        "they are confined fully.",
+    )
     library: Path | None = Field(None, description="Folder below which twins may be written; default: DATA/library.")
     inbox: InboxSettings | None = Field(
         None,
@@ -280,14 +320,39 @@ class Settings(BaseSettings):
         None,
         description="Where twins for onedrive: go: client_id, tenant, client_secret, drive, root. JSON or table.",
     )
-    jwt_secret: SecretStr | None = Field(None, description="Secret of HS256 tokens (Supabase's JWT secret).")
+    jwt_secret: SecretStr | None = Field(
+        None, description="Secret of HS256 tokens (Supabase's JWT secret), 32 bytes or more."
+    )
     jwks_url: str | None = Field(None, description="Address or file of the JSON Web Key Set for signed tokens.")
-    jwt_audience: str | None = Field(None, description="Audience that a token must name.")
+    jwt_audience: str | None = Field(None, description="Audience (aud) that a token must name.")
+    jwt_issuer: str | None = Field(None, description="Issuer (iss) that a token must name.")
     require_auth: bool = Field(False, description="Ask for credentials on loopback, too.")
-    allowed_hosts: tuple[str, ...] = Field((), description="Host names under which the service may be called.")
+    max_connections: int = Field(
+        4096, ge=16, le=1_000_000, description="Open connections; fewer where the system allows fewer open files."
+    )
+    max_connections_per_address: int = Field(
+        1024, ge=4, description="Open connections of one address; trusted_proxies have no such limit."
+    )
+    max_event_streams: int = Field(1000, ge=1, description="Event streams that one caller may have open.")
+    head_timeout: float = Field(10.0, gt=0, le=600, description="Seconds for the head of a request to arrive.")
+    keep_alive: float = Field(75.0, gt=0, le=3600, description="Seconds that a connection may wait between requests.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Host names under which the service may be called, besides loopback; *.example.org for all below. "
+        "Default: any if a credential is required, else only loopback.",
+    )
+    allowed_origins: tuple[str, ...] = Field(
+        (), description="Origins whose web pages may call the API (CORS): https://app.example.org. Exact, no wildcard."
+    )
     lease: float = Field(15.0, gt=0, description="Seconds after which a silent worker counts as dead.")
     heartbeat: float = Field(5.0, gt=0, description="Seconds between two signs of life of a worker.")
     sweep: float = Field(2.0, gt=0, description="Seconds between two rounds of the sweeper.")
+    failure_grace: float = Field(
+        30.0,
+        gt=0,
+        le=24 * 3600,
+        description="Seconds that a job waits for another report after its worker logged an error, before it fails.",
+    )
     grace: float = Field(10.0, ge=0, description="Seconds that open requests get at shutdown.")
     log_format: str = Field("auto", pattern="^(auto|json|console)$", description="auto, json or console.")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning, error.")
@@ -297,11 +362,34 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, sources.EnvironmentSource(settings_cls), sources.FileSource(settings_cls)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _decode(cls, value: Any, info: ValidationInfo) -> Any:
+        name = str(info.field_name)
+        return sources.decode(name, cls.model_fields[name], value)
+
+    @field_validator("trusted_proxies", "fetch_networks", "webhook_networks")
+    @classmethod
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        sources.check_networks(value)
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        sources.check_hosts(value)
+        return value
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _parse_origins(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(parse_origin(one) for one in given)
 
     @model_validator(mode="after")
     def _possible(self) -> Settings:
@@ -311,6 +399,11 @@ class Settings(BaseSettings):
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must start with postgresql:// (leave it out for the embedded SQLite)")
         _check_places(self)
+        if self.jwt_secret and len(self.jwt_secret.get_secret_value().encode()) < MIN_JWT_SECRET_BYTES:
+            raise ValueError(
+                f"jwt_secret is shorter than {MIN_JWT_SECRET_BYTES} bytes: whoever sees one token could guess it and "
+                "sign others. Use the secret of your identity provider, or a random one of that length"
+            )
         return self
 
     def _check_names(self) -> None:
@@ -326,7 +419,7 @@ class Settings(BaseSettings):
 
     def shown(self) -> dict[str, str]:
         """Every setting in force, for people to read; of a secret only that it is set."""
-        return {name: _shown(name, getattr(self, name)) for name in type(self).model_fields}
+        return {name: sources.show(name, getattr(self, name)) for name in type(self).model_fields}
 
     @property
     def is_distributed(self) -> bool:
@@ -346,22 +439,9 @@ class Settings(BaseSettings):
         return self.host in LOOPBACK or self.host.startswith("127.")
 
 
-def _shown(name: str, value: Any) -> str:
-    if value in (None, (), {}):
-        return "–"
-    if isinstance(value, dict):
-        return ", ".join(value)
-    if name == "database_url":
-        return urlsplit(str(value)).scheme + "://…"
-    if isinstance(value, BaseModel | SecretStr):
-        return "…"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 def environment_name(name: str) -> str:
     """The variable that sets it: ours have a prefix, the ones that the wire contracts name do not."""
-    alias = Settings.model_fields[name].validation_alias
-    return name.upper() if alias else f"DOCMILL_{name.upper()}"
+    return sources.variables(name, Settings.model_fields[name])[0]
 
 
 def reference() -> str:
@@ -377,7 +457,10 @@ def reference() -> str:
 PAGE = """# Settings
 
 A value comes from a flag of the command, the environment, `docmill.toml` in the current folder, or the default, in
-this order. `docmill doctor` shows what is in force.
+this order. `docmill doctor` shows every setting in force and where it comes from. A value that cannot be used, and a
+name that is not known, keep docmill from starting, with a line that names the place and what is allowed.
+
+In the environment a list is written as `a,b`, and a table as JSON; an empty variable counts as not set.
 
 | setting | variable | default | meaning |
 |---|---|---|---|
@@ -389,6 +472,10 @@ In `docmill.toml` a setting stands under its own name:
 port = 9000
 data = "/srv/docmill"
 jobs = 4
+allowed_hosts = ["docmill.example.org"]
+
+[providers.mineru]
+url = "http://mineru.example.org:8000"
 ```
 
 This page is made from the settings themselves by `python -m docmill.settings docs/reference/settings.md`.
@@ -398,12 +485,21 @@ This page is made from the settings themselves by `python -m docmill.settings do
 def load(**flags: Any) -> Settings:
     """The settings in force. Flags that were not given (None) leave the choice to the environment."""
     given = {name: value for name, value in flags.items() if value is not None}
+    sources.refuse_misspelt_variables(Settings)
     try:
         return Settings(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "settings"
-        raise Invalid("setting_invalid", name=name, why=first["msg"]) from error
+        raise sources.explain(Settings, error, given) from error
+
+
+def origins(**flags: Any) -> dict[str, sources.Origin]:
+    """Where each setting of `load(**flags)` comes from."""
+    return sources.find_origins(Settings, {name: value for name, value in flags.items() if value is not None})
+
+
+def unknown_variables() -> list[str]:
+    """Environment variables with our prefix that set nothing."""
+    return sources.find_unknown_variables(Settings)
 
 
 if __name__ == "__main__":

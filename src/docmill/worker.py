@@ -12,13 +12,16 @@ from uuid import UUID
 
 import structlog
 
+from docmill.core import machine
 from docmill.core.errors import DocmillError
+from docmill.core.machine import Change, Verdict
 from docmill.core.reports import GivenBack
 from docmill.core.task import Attempt, State, Task
 from docmill.core.turns import Lane
 from docmill.ports import Ports
-from docmill.work import notify, retention, sweep
+from docmill.work import mineru, notify, retention, sweep
 from docmill.work.heart import Heart
+from docmill.work.isolation import IsolationGate
 from docmill.work.places import Place, Places
 from docmill.work.receive import receive, tell
 from docmill.work.run import Claimed, run_attempt
@@ -28,6 +31,7 @@ log = structlog.get_logger(__name__)
 AFTER_FAULT_S = 1.0
 SETTLE_S = 0.05
 COLLECT_EVERY_S = 60.0
+PURGE_EVERY_S = 3600.0
 
 
 class Worker:
@@ -36,6 +40,7 @@ class Worker:
         self._heart = heart
         self._places = places
         self.name = name
+        self._gate = IsolationGate()
         self._running: dict[UUID, tuple[int, asyncio.Task[Claimed | None]]] = {}
         self._walks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
@@ -113,7 +118,7 @@ class Worker:
     async def _run(self, task: Task, attempt: Attempt, place: Place) -> Claimed | None:
         """Run an attempt of ours; the next one if we go on with it."""
         loop = asyncio.get_running_loop()
-        running = asyncio.create_task(run_attempt(self._ports, task, attempt, place, worker=self.name))
+        running = asyncio.create_task(self._run_gated(task, attempt, place))
         self._running[attempt.id] = (task.id, running)
         self._heart.hold(attempt.id, lambda: loop.call_soon_threadsafe(self._lose, attempt.id, running))
         try:
@@ -129,6 +134,18 @@ class Worker:
         finally:
             self._heart.release(attempt.id)
             self._running.pop(attempt.id, None)
+
+    async def _run_gated(self, task: Task, attempt: Attempt, place: Place) -> Claimed | None:
+        """Beside others; or alone, if workers keep dying on this task."""
+        if not machine.is_suspect(task):
+            async with self._gate.together():
+                return await run_attempt(self._ports, task, attempt, place, worker=self.name)
+        async with self._gate.alone():
+            change = await self._ports.ledger.decide(task.id, _isolate, attempt_id=attempt.id)
+            if change.verdict is not Verdict.APPLIED:
+                return None
+            tell(self._ports, change.task)
+            return await run_attempt(self._ports, change.task, attempt, place, worker=self.name)
 
     def _lose(self, attempt_id: UUID, running: asyncio.Task[Claimed | None]) -> None:
         self._start(self._stop_unless_done(attempt_id, running))
@@ -168,10 +185,13 @@ class Worker:
 
     async def _expire(self) -> None:
         """Beside the sweeper: a store that is slow to remove must not keep it from those who wait."""
-        after = 0
+        after, purge_at = 0, time.monotonic()
         while True:
             try:
                 after = await retention.expire(self._ports, after=after)
+                if time.monotonic() >= purge_at:
+                    purge_at = time.monotonic() + PURGE_EVERY_S
+                    await mineru.purge_batches(self._ports)
             except DocmillError as error:
                 log.warning("expire_failed", code=error.code)
             except Exception:
@@ -202,3 +222,7 @@ class Worker:
             return await self._ports.ledger.dropped(attempt_ids)
         except DocmillError:
             return set()  # the heartbeat will tell
+
+
+def _isolate(task: Task, attempt: Attempt | None) -> Change:
+    return Change(Verdict.SUPERSEDED, task) if attempt is None else machine.isolate(task, attempt)

@@ -121,7 +121,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             document = done["metadata"]["document_id"]
             yield Stage(service.url, etl, document, done["task_id"], failed["task_id"], held, receiver)
         worker.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.keys import SqlKeys
 from docmill.adapters.sql.statement import Op, Statement
-from docmill.core.access import Principal
-from docmill.core.errors import Invalid
+from docmill.core.access import LOCAL, Principal
+from docmill.core.errors import Forbidden, Invalid
 from docmill.ports import Ports
 from docmill.work import keys as work
 from support.databases import KINDS, open_database, url_of
@@ -67,13 +67,15 @@ async def test_a_revoked_key_opens_nothing_and_stays_in_the_list(ports: Ports, k
     key, secret = await work.create(ports, "laptop", ANNA)
     other, other_secret = await work.create(ports, "phone", ANNA)
 
-    assert await work.revoke(ports, key.id)
-    assert not await work.revoke(ports, key.id)
-    assert not await work.revoke(ports, "unknown")
+    assert await work.revoke(ports, key.id, LOCAL)
+    assert not await work.revoke(ports, key.id, LOCAL)
+    assert not await work.revoke(ports, "unknown", LOCAL)
 
     assert await keys.find(work.digest(secret)) is None
     assert await keys.find(work.digest(other_secret)) == ANNA
-    assert {key.id: True, other.id: False} == {one.id: one.revoked_ms is not None for one in await work.listed(ports)}
+    assert {key.id: True, other.id: False} == {
+        one.id: one.revoked_ms is not None for one in await work.listed(ports, LOCAL)
+    }
 
 
 async def test_an_expired_key_opens_nothing(ports: Ports, keys: SqlKeys) -> None:
@@ -85,14 +87,83 @@ async def test_an_expired_key_opens_nothing(ports: Ports, keys: SqlKeys) -> None
     assert await keys.find(work.digest(new)) == ANNA
 
 
-async def test_whether_any_key_is_active(ports: Ports, keys: SqlKeys) -> None:
-    assert not await keys.any_active()
-    await work.create(ports, "old", ANNA, expires_ms=1)
-    assert not await keys.any_active()
-    key, _ = await work.create(ports, "new", ANNA)
-    assert await keys.any_active()
-    await work.revoke(ports, key.id)
-    assert not await keys.any_active()
+async def test_credentials_once_made_stay_required(ports: Ports, keys: SqlKeys) -> None:
+    """Whoever revokes the last key, or lets it expire, must not open the service to everybody."""
+    assert not await keys.is_required()
+    key, _ = await work.create(ports, "gone", ANNA, expires_ms=1)
+    assert await keys.is_required()
+    await work.revoke(ports, key.id, LOCAL)
+    assert await keys.is_required()
+
+
+async def test_tokens_of_an_identity_provider_are_remembered(keys: SqlKeys) -> None:
+    await keys.require()
+    await keys.require()
+    assert await keys.is_required()
+
+
+async def test_an_administrator_manages_the_keys_of_the_own_tenant_alone(ports: Ports) -> None:
+    operator = Principal("ops", "acme", is_admin=True, is_operator=True)
+    ops, _ = await work.create(ports, "ops", operator)
+    mine, _ = await work.create(ports, "mine", Principal("bob", "acme"), by=ROOT)
+    theirs, secret = await work.create(ports, "theirs", Principal("eve", "beta", is_admin=True))
+
+    assert {ops.id, mine.id} == {one.id for one in await work.listed(ports, ROOT)}
+    assert {ops.id, mine.id, theirs.id} == {one.id for one in await work.listed(ports, operator)}
+    for refused in (theirs.id, ops.id):
+        assert not await work.revoke(ports, refused, ROOT)
+    for refused in (Principal("x", "beta"), operator):
+        with pytest.raises(Forbidden):
+            await work.create(ports, "more", refused, by=ROOT)
+    for nobody in (Principal("bob", "acme"),):
+        with pytest.raises(Forbidden):
+            await work.listed(ports, nobody)
+        with pytest.raises(Forbidden):
+            await work.revoke(ports, mine.id, nobody)
+        with pytest.raises(Forbidden):
+            await work.create(ports, "more", nobody, by=nobody)
+    found = await ports.keys.find(work.digest(secret))
+    assert found == Principal("eve", "beta", is_admin=True)
+    assert await work.revoke(ports, mine.id, ROOT)
+    assert await work.revoke(ports, theirs.id, operator)
+
+
+async def test_sessions_end_with_sign_out_their_time_and_their_key(
+    ports: Ports, keys: SqlKeys, database: Database
+) -> None:
+    key, secret = await work.create(ports, "laptop", ROOT)
+    digest = work.digest(secret)
+    assert not await keys.open_session("unknown", "s0", lasts_ms=60_000, most=3)
+    for name in ("s1", "s2", "s3"):
+        assert await keys.open_session(digest, name, lasts_ms=60_000, most=3)
+    assert [ROOT] * 3 == [await keys.find_session(name) for name in ("s1", "s2", "s3")]
+
+    await keys.end_session("s2")
+    assert [ROOT, None, ROOT] == [await keys.find_session(name) for name in ("s1", "s2", "s3")]
+
+    assert await keys.open_session(digest, "over", lasts_ms=0, most=3)
+    assert await keys.find_session("over") is None
+
+    await work.revoke(ports, key.id, LOCAL)
+    assert [None] * 2 == [await keys.find_session(name) for name in ("s1", "s3")]
+    assert not await keys.open_session(digest, "late", lasts_ms=60_000, most=3)
+
+    def count() -> Op[int]:
+        return (yield Statement("SELECT count(*) FROM sessions")())[0][0]
+
+    assert 0 == await database.read(count())
+
+
+async def test_the_number_of_sessions_is_bounded(ports: Ports, keys: SqlKeys, database: Database) -> None:
+    _, secret = await work.create(ports, "laptop", ROOT)
+    for number in range(12):
+        assert await keys.open_session(work.digest(secret), f"s{number}", lasts_ms=60_000, most=5)
+
+    def count() -> Op[int]:
+        return (yield Statement("SELECT count(*) FROM sessions")())[0][0]
+
+    assert 5 == await database.read(count())
+    assert ROOT == await keys.find_session("s11")
 
 
 async def test_use_is_noted_but_not_on_every_request(ports: Ports, keys: SqlKeys) -> None:

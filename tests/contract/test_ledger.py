@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -10,12 +10,14 @@ from uuid import uuid4
 import pytest
 
 from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.migrate import migrate
 from docmill.adapters.sql.rows import encode
+from docmill.adapters.sql.statement import Op, Query, Row, Statement
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid, NotFound
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Handover, Verdict
-from docmill.core.task import Fault, Stage, State, Status
+from docmill.core.task import Fault, Stage, State, Status, Task
 from docmill.ports import Filter, Once
 from support.databases import KINDS, open_database, url_of
 from support.ledgers import (
@@ -304,3 +306,98 @@ async def test_one_that_fails_takes_none_with_it(ledger: SqlLedger) -> None:
     assert [5] == [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
     assert Status.RUNNING is running.status
     assert 9 == (await ledger.page(Filter(ANNA, status="cancelled"))).total
+
+
+async def test_a_job_that_a_report_ended_is_named_with_it_until_it_is_collected(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger))
+    other, running = await claimed(ledger, await opened(ledger))
+
+    def end(report_id: str | None) -> Change:
+        result = machine.StageResult()
+        return machine.judged(
+            task, attempt, "hash", machine.on_success(task, attempt, result, next_id=uuid4()), report_id=report_id
+        )
+
+    change = await ledger.decide(task.id, lambda *_: end("first"), attempt_id=attempt.id)
+    late = await ledger.decide(
+        task.id,
+        lambda now, ended: machine.judged(now, ended or attempt, "another", end("second"), report_id="second"),
+        attempt_id=attempt.id,
+    )
+    await succeed(ledger, other.id, running.id)
+
+    assert (Verdict.APPLIED, Verdict.CONFLICT) == (change.verdict, late.verdict)
+    assert [] == await ledger.reported(older_ms=60_000, limit=10)
+    async with asyncio.timeout(10):
+        while not (found := await ledger.reported(older_ms=0, limit=10)):
+            await asyncio.sleep(0.001)  # the database counts in milliseconds
+    assert [(task.id, attempt.id, "first")] == [(one.id, job, report) for one, job, report in found]
+    await ledger.collected(attempt.id)
+    assert [] == await ledger.reported(older_ms=0, limit=10)
+
+
+async def complete_with(ledger: SqlLedger, output: str) -> Task:
+    task = await opened(ledger)
+    while not task.is_final:
+        task, attempt = await claimed(ledger, task)
+        is_output = attempt.stage is Stage.POSTPROCESS
+        task = (await succeed(ledger, task.id, attempt.id, output=output if is_output else None)).task
+    return task
+
+
+async def test_lists_and_batches_have_the_outputs_that_were_kept(ledger: SqlLedger) -> None:
+    text = encode({"x": {"content": 'quote " and \\ and \0 and 报'}})
+    kept, large, unkept = (
+        await complete_with(ledger, text),
+        await complete_with(ledger, ""),
+        await complete(ledger, await opened(ledger)),
+    )
+
+    found = await ledger.faces(Filter(ANNA))
+
+    faces = {number: json.loads(face) for number, face in found.faces}
+    assert json.loads(text) == faces[kept.id]["result"]
+    assert (None, True) == (faces[large.id]["result"], faces[large.id]["metadata"]["result_omitted"])
+    assert (None, False) == (faces[unkept.id]["result"], faces[unkept.id]["metadata"]["result_omitted"])
+    assert [unkept.id] == list(found.unread)
+    assert {kept.id: text, large.id: ""} == await ledger.outputs([kept.id, large.id, unkept.id], ANNA)
+
+
+async def test_a_retry_shows_no_output_until_there_is_a_new_one(ledger: SqlLedger) -> None:
+    task = await complete_with(ledger, '"old"')
+    change = await ledger.decide(
+        task.id, lambda task, _: machine.retry(task, from_stage="postprocess", next_id=uuid4())
+    )
+    [(_, pending)] = (await ledger.faces(Filter(ANNA))).faces
+    task, attempt = await claimed(ledger, change.task)
+    task = (await succeed(ledger, task.id, attempt.id, output='"new"')).task
+    [(_, running)] = (await ledger.faces(Filter(ANNA))).faces
+    task, attempt = await claimed(ledger, task)
+    await succeed(ledger, task.id, attempt.id)
+    [(_, done)] = (await ledger.faces(Filter(ANNA))).faces
+
+    assert [None, None, "new"] == [json.loads(face)["result"] for face in (pending, running, done)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_faces_of_an_older_docmill_get_the_keys_of_today(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    async with open_database(kind, tmp_path, url_of(kind, request)) as database:
+        ledger = SqlLedger(database)
+        task = await complete(ledger, await opened(ledger, a_task(name=',"mounted_path":')))
+        face = face_of(task)
+        for name in ("result_omitted", "result_error", "mount_table_id"):
+            del face["metadata"][name]
+        old = Statement("UPDATE tasks SET face = :face")
+        await database.write(asked(old(face=encode(face))))
+        for statement in ("DROP TABLE results", "DELETE FROM migrations WHERE number = 13"):
+            await database.write(asked(Statement(statement)()))
+
+        assert ["0013_results.sql"] == await migrate(database)
+        [(_, found)] = (await ledger.faces(Filter(ANNA))).faces
+        assert encode(face_of(task)) == found
+
+
+def asked(query: Query) -> Op[Sequence[Row]]:
+    return (yield query)

@@ -33,6 +33,7 @@ from docmill.core.parsed import Figure, Page, Parsed
 from docmill.core.twin import Layout, Manifest, Twin, parse_manifest, plan_twin
 from docmill.ports import Library
 from support.graph import GraphServer
+from support.waiting import read_line
 
 T = TypeVar("T")
 
@@ -185,7 +186,7 @@ class ObjectSpot:
 def apart(work: Coroutine[Any, Any, T]) -> T:
     """What somebody else does meanwhile, in a loop of their own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+        return pool.submit(asyncio.run, work).result(60)
 
 
 @pytest.fixture(params=["disk", "objects", "onedrive"])
@@ -526,7 +527,8 @@ async def test_users_have_folders_of_their_own(spot: Spot) -> None:
     assert all(folder.startswith(f"{spot.root}/") for folder in folders)
     assert f"{spot.root}/acme/anna/reports" == folders[1]
     assert f"{spot.root}/acme/anna/1/2" == folders[0]
-    assert f"{spot.root}/reports" == spot.library.folder(LOCAL.owner, 1, 2, "reports")
+    assert f"{spot.root}/reports" == spot.library.folder(LOCAL.owner, 1, 2, "reports", is_single_user=True)
+    assert f"{spot.root}/local/local/reports" == spot.library.folder(LOCAL.owner, 1, 2, "reports")
     for who, folder in zip(users, folders[1::3], strict=True):
         assert folder == spot.library.folder(who, 1, 2, folder)
 
@@ -535,14 +537,30 @@ async def test_users_have_folders_of_their_own(spot: Spot) -> None:
 async def test_nobody_leaves_their_folder(spot: Spot, wanted: str) -> None:
     scheme = spot.root.partition(":")[0] + ":" if ":" in spot.root else ""
     for who in (ANNA, LOCAL.owner):
-        if who == LOCAL.owner and spot.root == "objects:":
-            continue  # it all belongs to the one user without an account
         for wish in (wanted, scheme + wanted):
             with pytest.raises(Invalid) as caught:
                 spot.library.folder(who, 1, 2, wish)
             assert "twin_target_invalid" == caught.value.code
-    with pytest.raises(Invalid):
-        spot.library.folder(ANNA, 1, 2, f"{spot.root}/acme/bob")
+    for stranger in (ANNA, LOCAL.owner):
+        with pytest.raises(Invalid):
+            spot.library.folder(stranger, 1, 2, f"{spot.root}/acme/bob")
+
+
+async def test_the_local_user_reaches_no_folder_of_others_once_there_are_others(spot: Spot) -> None:
+    """A key of the tenant `local` is one among others, whatever folder it names."""
+    theirs = spot.library.folder(ANNA, 1, 2, "reports")
+    for wish in ("acme/anna/reports", "../../acme/anna/reports", theirs):
+        with contextlib.suppress(Invalid):
+            assert spot.library.folder(LOCAL.owner, 1, 2, wish).startswith(f"{spot.root}/local/local/")
+
+
+async def test_a_folder_has_a_depth_limit(spot: Spot) -> None:
+    for who, alone in ((ANNA, False), (LOCAL.owner, True)):
+        assert spot.library.folder(who, 1, 2, "/".join("d" * 32), is_single_user=alone)
+        with pytest.raises(Invalid) as caught:
+            spot.library.folder(who, 1, 2, "/".join("d" * 33), is_single_user=alone)
+        assert "twin_target_invalid" == caught.value.code
+        assert "32 folders" in caught.value.message
 
 
 async def test_shelves_go_by_the_beginning_of_an_address(tmp_path: Path, assets: dict[str, Path]) -> None:
@@ -550,12 +568,12 @@ async def test_shelves_go_by_the_beginning_of_an_address(tmp_path: Path, assets:
     shelves = Shelves({"": one.library, "objects": other.library})
 
     for wish, expected in (("x", f"{tmp_path}/x"), ("objects:x", "objects:/x"), ("objects:/x", "objects:/x")):
-        folder = shelves.folder(LOCAL.owner, 1, 2, wish)
+        folder = shelves.folder(LOCAL.owner, 1, 2, wish, is_single_user=True)
         await shelves.keep_original(folder, "report.pdf", assets["p0.png"])
         written = await shelves.write(folder, a_twin(), assets)
         assert expected == folder
         assert written.path.startswith(f"{expected}/_report.pdf/")
-    assert f"{tmp_path}/a:b" == shelves.folder(LOCAL.owner, 1, 2, "a:b")
+    assert f"{tmp_path}/a:b" == shelves.folder(LOCAL.owner, 1, 2, "a:b", is_single_user=True)
     with pytest.raises(Invalid):
         shelves.folder(LOCAL.owner, 1, 2, "onedrive:/x")
     await other.store.close()
@@ -850,7 +868,7 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.communicate()
+        self.process.communicate(timeout=60)
 
     @contextlib.contextmanager
     def writer(self, start: int) -> Iterator[None]:
@@ -859,12 +877,12 @@ class Nursery:
         assert self.process.stdout is not None
         self.process.stdin.write(f"{start}\n")
         self.process.stdin.flush()
-        child = int(self.process.stdout.readline())
+        child = int(read_line(self.process))
         try:
             yield
         finally:
             os.kill(child, signal.SIGKILL)
-            assert "dead\n" == self.process.stdout.readline()
+            assert "dead\n" == read_line(self.process)
 
 
 def read_version(shelf: Path, manifest_path: str) -> str:

@@ -22,7 +22,7 @@ from docmill.core.errors import Conflict
 from docmill.core.webhooks import Answer, Outcome, Sent, Webhook, WebhookDraft
 from docmill.ports import NewTask, NoticeFilter, Sending
 from support.databases import KINDS, open_database, url_of
-from support.ledgers import ANNA, BERT, CARL, a_task, claimed, complete, fail, opened
+from support.ledgers import ANNA, BERT, CARL, SEALER, a_task, claimed, complete, fail, opened
 
 LEASE_MS = 60_000
 URL = "https://hooks.example/in"
@@ -36,8 +36,8 @@ class House:
 
     def __post_init__(self) -> None:
         self.ledger = SqlLedger(self.databases[0])
-        self.webhooks = SqlWebhooks(self.databases[0])
-        self.outboxes = [SqlOutbox(database) for database in self.databases]
+        self.webhooks = SqlWebhooks(self.databases[0], SEALER)
+        self.outboxes = [SqlOutbox(database, SEALER) for database in self.databases]
         self.outbox = self.outboxes[0]
 
     async def webhook(self, who: Owner = ANNA, *kinds: str, enabled: bool = True) -> Webhook:

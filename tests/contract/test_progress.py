@@ -185,7 +185,7 @@ async def test_reports_that_come_together_leave_one_line_with_the_newest_words(l
     verdicts = await asyncio.gather(*(gathering.report(one) for one in said))
 
     assert [Verdict.APPLIED] * 3 == verdicts
-    assert [{"progress": 50, "phase": "", "message": "third"}] == await told(ledger, task.id)
+    assert [{"progress": 50, "phase": "", "message": "third", "percent": 90}] == await told(ledger, task.id)
     found = await ledger.get(task.id)
     assert found
     assert (50, "sec-1") == (found.progress, found.provider_task_id)
@@ -326,7 +326,7 @@ def test_a_deadline_from_before_the_clock_was_set_back_is_set_anew() -> None:
     """The sweeper may have mended the row meanwhile, and a job whose deadline nobody moves is given up."""
     now_ms = 1_800_000_000_000
     job = _Job(
-        "a", 1, 1, 1, 10, now_ms, "a", "running", "parse", "handed_over", "hash", None, None, None, TIMEOUT_MS, 1
+        "a", 1, 1, 1, 10, now_ms, "a", "running", "parse", "handed_over", "hash", None, None, None, TIMEOUT_MS, None, 1
     )
 
     assert [True, False, True, False] == [job.lives(None, now_ms - ago) for ago in (0, 0, 3_600_000, 3_600_000)]

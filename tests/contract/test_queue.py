@@ -311,11 +311,12 @@ async def test_closing_gives_back_what_nobody_took(another: Opener, redis_url: s
         waiting = asyncio.create_task(leaving.take(Lane.PARSE))
         await asyncio.sleep(0.05)
         await leaving.put(Waiting(attempt))
-        while not waiting.done():
-            await asyncio.sleep(0)
-            if leaving._here.waiting(Lane.PARSE):
-                waiting.cancel()
-                break
+        async with asyncio.timeout(30):
+            while not waiting.done():
+                await asyncio.sleep(0)
+                if leaving._here.waiting(Lane.PARSE):
+                    waiting.cancel()
+                    break
         await asyncio.gather(waiting, return_exceptions=True)
         if waiting.cancelled():
             await leaving.close()

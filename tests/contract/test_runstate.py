@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from uuid import uuid4
@@ -15,6 +14,7 @@ from docmill.adapters.runstate.redis import ENDED_S, RUNNING_S, RedisRunState
 from docmill.core.face import face_of
 from docmill.core.task import Stage, Status, Task, Wishes
 from support.servers import Redis
+from support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -58,8 +58,7 @@ async def runstate(client: redis.Client) -> AsyncIterator[RedisRunState]:
 async def kept(runstate: RedisRunState, *tasks: Task) -> None:
     for task in tasks:
         runstate.keep(task)
-        while runstate._writing:
-            await asyncio.sleep(0.001)
+        await until(lambda: not runstate._writing)
 
 
 async def test_a_newer_state_is_preferred_to_the_row(runstate: RedisRunState) -> None:

@@ -15,6 +15,7 @@ import pytest
 from docmill.adapters.sql.sqlite import GROUP_S, SqliteDatabase
 from docmill.adapters.sql.statement import Op, Query, Statement
 from docmill.core.errors import Unavailable
+from support.waiting import until
 
 INSERT = Statement("INSERT INTO things (name) VALUES (:name)")
 NAMES = Statement("SELECT name FROM things ORDER BY rowid")
@@ -186,8 +187,7 @@ async def test_what_is_brief_runs_where_its_caller_stands_and_is_synced_before_t
     threads: set[str] = set()
     await database.write(add("soft"), durable=False)
     before = disk.syncs
-    while database._turn.locked():  # the answer comes before the writer is done
-        await asyncio.sleep(0.001)
+    await until(lambda: not database._turn.locked())  # the answer comes before the writer is done
 
     await database.write(noted(threads, "brief"), brief=True)
 
@@ -330,8 +330,7 @@ async def test_who_shares_a_commit_with_another_event_loop_is_told_in_its_own(tm
     await asyncio.sleep(0)
     heart = threading.Thread(target=asyncio.run, args=(elsewhere(),), daemon=True)
     heart.start()
-    while len(database._soft) < 2:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(database._soft) >= 2)
     go.set()
     await asyncio.gather(held, here)
 

@@ -23,6 +23,7 @@ from docmill.core.errors import BadRequest, NotFound, StageFailed, TooLarge
 from docmill.core.keys import check_key
 from docmill.ports import Store
 from support.servers import S3Address
+from support.waiting import read_line
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +111,26 @@ async def test_stat_tells_what_put_told(store: Store) -> None:
     assert found is not None
     assert (5, stored.etag) == (found.size, found.etag)
     assert found.sha256 in {"", stored.sha256}
+
+
+@pytest.mark.parametrize("filename", ["report.pdf", "Größe & Preis (1).pdf", "报" * 255, "😀" * 255, 'a"b; c.pdf'])
+@pytest.mark.parametrize("size", [5, (5 << 20) + 1], ids=["one part", "two parts"])
+async def test_the_name_of_an_uploaded_file_is_kept_with_it(store: Store, filename: str, size: int) -> None:
+    stored = await store.put(KEY, chunked([b"x" * size]), filename=filename)
+
+    found = await store.stat(KEY)
+
+    assert found is not None
+    assert (filename, filename) == (stored.filename, found.filename)
+
+
+async def test_an_object_without_a_name_has_none(store: Store) -> None:
+    await store.put(KEY, chunked([b"x"]))
+
+    found = await store.stat(KEY)
+
+    assert found is not None
+    assert "" == found.filename
 
 
 async def test_a_missing_object_is_not_found(store: Store, tmp_path: Path) -> None:
@@ -458,7 +479,9 @@ asyncio.run(main())
 
 def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "objects"
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, folder], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, folder], capture_output=True, text=True, check=True, timeout=60
+    )
 
     assert ["storage_full", "None"] == done.stdout.split()
     assert [] == leftovers(tmp_path)
@@ -485,10 +508,10 @@ asyncio.run(main())
 def kill_after(seconds: float, folder: Path) -> None:
     writer = subprocess.Popen([sys.executable, "-c", ENDLESS_WRITER, folder], stdout=subprocess.PIPE)
     assert writer.stdout is not None
-    writer.stdout.readline()
+    read_line(writer)
     time.sleep(seconds)
     writer.send_signal(signal.SIGKILL)
-    writer.wait()
+    writer.wait(30)
     writer.stdout.close()
 
 

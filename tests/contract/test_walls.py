@@ -172,8 +172,10 @@ async def test_a_lock_that_is_not_to_be_had_is_a_stable_answer(walled: PostgresD
         yield Statement("SELECT pg_sleep(1)")()
 
     held = asyncio.create_task(walled.write(holding()))
-    while not (await walled.glance(run("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")))[0][0]:
-        await asyncio.sleep(0.01)
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with asyncio.timeout(30):
+        while not (await walled.glance(run(asleep)))[0][0]:
+            await asyncio.sleep(0.01)
     with pytest.raises(Unavailable) as refused:
         await walled.write(blocked())
     await held

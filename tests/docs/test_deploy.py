@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -14,9 +13,13 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from docmill import settings
+from docmill import __version__, settings
 from docmill.cli import COMMANDS
+from docmill.compose import keeping
+from docmill.core.errors import Invalid
 from docmill.http.metrics import Metrics
+from support.servers.promtool import ensure_promtool
+from support.waiting import read_line
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -43,6 +46,11 @@ def test_the_settings_of_the_manifests_are_a_possible_mix(monkeypatch: pytest.Mo
     secret = next(one for one in manifests() if one["kind"] == "Secret")
     for name, value in secret["stringData"].items():
         monkeypatch.setenv(name, value)
+    with pytest.raises(Invalid) as caught:  # the placeholders are no secrets
+        settings.load()
+    assert "32 bytes" in caught.value.message
+    for name, value in secret["stringData"].items():
+        monkeypatch.setenv(name, value.replace("change-me", "0123456789abcdef" * 3))
 
     assert settings.load().is_distributed
 
@@ -58,6 +66,68 @@ def test_every_command_exists() -> None:
     commands += [container["args"] for container in containers]
 
     assert {"db", "serve", "worker"} == {command[0] for command in commands} <= set(COMMANDS)
+
+
+def pods() -> list[dict[str, Any]]:
+    return [one["spec"]["template"]["spec"] for one in manifests() if one["kind"] in ("Deployment", "Job")]
+
+
+def test_every_image_is_pinned_to_an_exact_version() -> None:
+    used = [one["image"] for one in compose()["services"].values()]
+    used += [container["image"] for pod in pods() for container in pod["containers"]]
+    used += re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+
+    assert [] == [image for image in used if not re.fullmatch(r"[a-z/]+:\d+\.\d+(\.\d+)?(-[a-z-]+)?", image)]
+    assert {f"docmill:{__version__}"} == {image for image in used if image.startswith("docmill")}
+
+
+def test_the_migration_job_is_named_after_its_version() -> None:
+    [job] = [one for one in manifests() if one["kind"] == "Job"]
+
+    assert f"docmill-migrate-{__version__.replace('.', '-')}" == job["metadata"]["name"]
+
+
+def test_kubernetes_does_not_set_our_variables_for_its_services() -> None:
+    services = [one["metadata"]["name"] for one in manifests() if one["kind"] == "Service"]
+
+    assert ["docmill"] == services, "its variables begin with DOCMILL_"
+    assert [False] * 3 == [pod.get("enableServiceLinks") for pod in pods()]
+
+
+def test_one_address_is_published_and_it_is_the_proxy() -> None:
+    published = {name: one["ports"] for name, one in compose()["services"].items() if "ports" in one}
+
+    assert {"proxy": ["127.0.0.1:8321:8321"]} == published
+
+
+def test_workers_are_probed_and_scraped_where_they_listen() -> None:
+    [worker] = [one for one in manifests() if one["metadata"]["name"] == "docmill-worker"]
+    [container] = worker["spec"]["template"]["spec"]["containers"]
+    port = int(container["args"][container["args"].index("--metrics-port") + 1])
+
+    assert port == container["livenessProbe"]["httpGet"]["port"] == container["ports"][0]["containerPort"]
+    assert str(port) == worker["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"]
+    assert ["worker", "--metrics-port", str(port)] == compose()["services"]["worker"]["command"]
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
+    found = prometheus["scrape_configs"][0]["dns_sd_configs"]
+    assert {"api": 8321, "worker": port} == {one["names"][0]: one["port"] for one in found}
+
+
+def test_links_for_external_workers_lead_through_the_address_that_they_reach(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The buckets of these files are not reachable from outside; APP_URL is."""
+    secret = next(one for one in manifests() if one["kind"] == "Secret")["stringData"]
+    for name, value in secret.items():
+        monkeypatch.setenv(name, value.replace("change-me", "0123456789abcdef" * 3))
+    chosen = settings.load(data=tmp_path)
+
+    link = keeping.links(chosen, keeping.open_store(chosen), chosen.app_url or "").download("t", "k", seconds=60)
+
+    assert link.startswith(f"{secret['APP_URL']}/api/v1/objects/")
+    environment = compose()["services"]["api"]["environment"]
+    assert "service" == environment["DOCMILL_OBJECT_LINKS"]
+    assert "http://proxy:8321" in environment["APP_URL"]
 
 
 def test_every_variable_of_the_compose_file_is_in_the_example() -> None:
@@ -79,6 +149,14 @@ def test_alerts_and_dashboard_name_metrics_that_exist() -> None:
 
     assert {"docmill_tasks", "docmill_ledger_up"} <= named
     assert set() == named - exposed - histograms
+
+
+def test_the_configuration_of_prometheus_is_valid() -> None:
+    file = DEPLOY / "prometheus" / "prometheus.yaml"
+    command = [ensure_promtool(), "check", "config", "--syntax-only", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
 
 
 def test_the_capacity_page_is_what_the_model_says() -> None:
@@ -121,29 +199,30 @@ def test_the_how_to_s_commands_print_what_it_says(
         command, _, output = step.partition("\n")
         done = docmill(command.split()[1:], env, tmp_path)
         assert re.fullmatch(pattern(output), done), done
-    asyncio.run(_both_start(second, env, tmp_path))
+    _both_start(second, env, tmp_path)
 
 
-async def _both_start(block: str, env: dict[str, str], folder: Path) -> None:
+def _both_start(block: str, env: dict[str, str], folder: Path) -> None:
     for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, output = step.partition("\n")
         words = command.removesuffix(" &").split()[1:] + (["--port", "0"] if "serve" in command else [])
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "docmill",
-            *words,
+        process = subprocess.Popen(
+            [sys.executable, "-m", "docmill", *words],
             env=env,
             cwd=folder,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert process.stdout
-        line = (await process.stdout.readline()).decode().replace("http://127.0.0.1", "ADDRESS")
-        process.terminate()
-        await process.wait()
+        try:
+            line = read_line(process).replace("http://127.0.0.1", "ADDRESS")
+            process.terminate()
+            _, log = process.communicate(timeout=30)
+        finally:
+            process.kill()
         expected = output.replace("http://127.0.0.1:8321", "ADDRESS…")
-        assert re.fullmatch(pattern(expected), line), line
+        assert re.fullmatch(pattern(expected), line), line + log
+        assert 0 == process.returncode, log
 
 
 def docmill(words: list[str], env: dict[str, str], folder: Path) -> str:

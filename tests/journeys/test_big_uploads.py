@@ -78,7 +78,7 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(60)
 
     @property
     def grown_mb(self) -> int:
@@ -276,6 +276,6 @@ def test_memory_stays_flat_under_many_uploads_at_once(roomy: Service) -> None:
         for client in clients:
             client.start()
         for client in clients:
-            client.join()
+            client.join(60)
     assert [] == failures
     assert watch.grown_mb < 100, f"the service grew by {watch.grown_mb} MB"

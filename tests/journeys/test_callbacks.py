@@ -21,6 +21,7 @@ import pytest
 
 from support.elsewhere import Elsewhere, Job
 from support.serving import Etl, Mode, Service
+from support.waiting import wait_until
 
 KEY = "a-signing-key-of-the-tests"
 
@@ -305,7 +306,7 @@ def test_one_terminal_transition_however_many_reports(etl: Etl, worker: Elsewher
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
 
     assert [200] * 50 == answers
     ended = etl.wait(task)
@@ -366,6 +367,7 @@ def docmill(service: Service, *words: str) -> "subprocess.CompletedProcess[str]"
         text=True,
         check=False,
         env=os.environ | {"CALLBACK_SIGNING_KEY": KEY},
+        timeout=60,
     )
 
 
@@ -378,15 +380,16 @@ def test_the_how_to_s_curl_lines_do_what_it_says(etl: Etl, worker: Elsewhere, se
     for line, shown in blocks:
         if "$JOB?" in line:
             etl.wait(task)
-        printed = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=given).stdout
+        printed = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, check=True, env=given, timeout=60
+        ).stdout
         assert fnmatch(printed.strip(), shown.replace("[", "[[]").replace("…", "*")), (line, printed)
 
 
 def test_a_worker_that_is_away_is_called_again_and_one_that_refuses_is_not(etl: Etl, worker: Elsewhere) -> None:
     worker.status, before = 503, worker.calls
     task = etl.submit("invoice.pdf", uuid4().bytes, engine="secretary")
-    while worker.calls < before + 2:
-        time.sleep(0.05)
+    wait_until(lambda: worker.calls >= before + 2)
     worker.status = 202
     worker.next_job().send({"phase": "completed", "data": {"extracted_text": "back again"}})
     done = etl.wait(task)

@@ -18,6 +18,7 @@ import pytest
 
 from support import hostile
 from support.serving import hears_ctrl_c
+from support.waiting import read_line
 
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -37,7 +38,7 @@ def service(data: Path, *args: str) -> Iterator[tuple[str, subprocess.Popen[str]
         )
         try:
             assert process.stdout
-            line = process.stdout.readline()
+            line = read_line(process)
             assert " serves http://127.0.0.1:" in line, Path(log.name).read_text()
             yield line.split()[3], process
         finally:
@@ -176,7 +177,7 @@ def test_ctrl_c_detaches_and_says_how_to_come_back(docmill: Client, url: str, sc
         preexec_fn=hears_ctrl_c,
     ) as process:
         assert process.stdout
-        task_id = process.stdout.readline().split()[1]
+        task_id = read_line(process).split()[1]
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=20)
@@ -276,6 +277,7 @@ def test_keys_are_made_before_the_service_and_asked_for_by_it(tmp_path: Path) ->
     shell("keys", "revoke", made["id"], "--data", "data")
 
     assert "unauthenticated" in stranger.stderr
+    assert "DOCMILL_API_KEY" in stranger.stderr
     assert made["secret"] not in listed
     assert ["acme", "anna", "good"] == listed.splitlines()[1].split()[1:4]
     assert "revoked" == shell.json("keys", "list", "--data", "data")["keys"][0]["state"]

@@ -322,7 +322,7 @@ class Scissors:
             threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
     def _serve(self, caller: socket.socket) -> None:
-        with caller, socket.create_connection(("127.0.0.1", self._port)) as service:
+        with caller, socket.create_connection(("127.0.0.1", self._port), timeout=10) as service:
             service.sendall(caller.recv(65536))
             left = self._after
             while left and (data := service.recv(left)):

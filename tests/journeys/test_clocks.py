@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from support import hostile
 from support.peers import Asked, ProviderPeer, Reply, route
+from support.receiver import Receiver, Say
 from support.serving import Etl, Fleet, Mode, Service, tampering
 
 LEASE_S = 3.5
@@ -25,6 +27,14 @@ class Absent(ProviderPeer):
     @route("POST", "/pdf/process")
     def process(self, asked: Asked) -> Reply:
         return Reply(503, {}) if len(self.asked("POST", "/pdf/process")) <= 2 else Reply(202, {"process": {"id": "p"}})
+
+
+class Silent(ProviderPeer):
+    """An external worker that takes a job and never reports."""
+
+    @route("POST", "/pdf/process")
+    def process(self, _asked: Asked) -> Reply:
+        return Reply(202, {"process": {"id": "p"}})
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +119,46 @@ def test_a_machine_that_slept_loses_no_attempt(service: Service) -> None:
 
         assert ("completed", 1) == (etl.wait(task_id)["status"], etl.task(task_id)["metadata"]["attempt"])
         assert "worker_lost" not in kinds(etl, task_id)
+
+
+@pytest.mark.parametrize("mode", ["embedded"], indirect=True)
+def test_a_clock_an_hour_ahead_and_back_fails_no_job_and_delays_no_webhook(mode: Mode, tmp_path: Path) -> None:
+    """R29: the job is silent for longer than its timeout by the clock, and the retry of a webhook is set meanwhile."""
+    with Silent() as peer, Receiver() as receiver:
+        workers = {"silent": {"dialect": "secretary", "url": f"{peer.url}/pdf/process", "timeout": 600}}
+        made = mode.serve(
+            tmp_path / "data",
+            DOCMILL_WORKERS=json.dumps(workers),
+            DOCMILL_SWEEP="0.2",
+            DOCMILL_WEBHOOK_NETWORKS='["127.0.0.1/32"]',
+            DOCMILL_WEBHOOK_PORTS=f"[{receiver.url.rsplit(':', 1)[1]}]",
+            DOCMILL_WEBHOOK_DAYS="0.6",  # the first wait is a second
+        )
+        made.tampered(clock={"steps_s": [HOUR_S, -HOUR_S]})
+        with made, made.client() as client:
+            etl = Etl(client)
+            answer = client.post("/api/v1/webhooks", json={"url": f"{receiver.url}/in"})
+            assert 201 == answer.status_code, answer.text
+            job = etl.submit("job.txt", b"its worker says nothing", engine="silent")
+            peer.wait_for("POST", "/pdf/process")
+            etl.wait(job, until=("mineru_parsing",))
+            receiver.says(Say(503))
+
+            os.kill(made.pid, signal.SIGUSR2)
+            etl.done("ahead.txt", b"ends an hour ahead")
+            wait_until(lambda: len(receiver.posts) == 1)
+            assert "mineru_parsing" == etl.task(job)["status"], etl.events(job)
+            os.kill(made.pid, signal.SIGUSR2)
+
+            wait_until(lambda: len(receiver.posts) == 2)
+            etl.done("back.txt", b"ends after the clock was set back")
+            wait_until(lambda: len(receiver.posts) == 3)
+            assert "mineru_parsing" == etl.task(job)["status"], etl.events(job)
+            assert 200 == etl.post(f"/tasks/{job}/cancel", params={"force": "true"}).status_code
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    ends = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.05)

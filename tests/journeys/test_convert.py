@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.serving import hears_ctrl_c
+from support.waiting import read_line
 
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -153,7 +154,7 @@ def test_an_interrupted_run_says_how_to_go_on(shell: Shell, folder: Path) -> Non
         preexec_fn=hears_ctrl_c,
     ) as process:
         assert process.stdout
-        first = process.stdout.readline()
+        first = read_line(process)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)

@@ -129,6 +129,127 @@ def test_every_format_and_images_inside(http: httpx2.Client) -> None:
     assert "#" not in document["text_content"].split("\n")[0]
 
 
+ALL_FORMATS = ["md", "json", "html", "text", "doctags"]
+
+
+def check_all_outputs(document: dict[str, Any]) -> None:
+    assert {"filename", *(f"{one}_content" for one in ALL_FORMATS)} <= document.keys()
+    assert "# River Monitoring 2025" in document["md_content"]
+    assert json.dumps(document["json_content"]).startswith('{"schema_name": "DoclingDocument"')
+    assert "River Monitoring 2025" in document["text_content"]
+    assert document["doctags_content"] is None
+    html = document["html_content"]
+    assert html.startswith("<!DOCTYPE html>\n<html>\n<head>\n")
+    for part in ('<meta charset="utf-8">', "<title>report.en</title>", "</head>\n<body>\n", "</body>\n</html>"):
+        assert 1 == html.count(part), part
+    assert "<h1>River Monitoring 2025</h1>" in html
+
+
+def test_a_format_that_cannot_be_given_is_null_beside_the_others(http: httpx2.Client) -> None:
+    """With the options that docling-serve's own tests send, as a form and as JSON."""
+    options = {
+        "from_formats": ["docx", "pptx", "html", "image", "pdf", "asciidoc", "md", "xlsx"],
+        "to_formats": ALL_FORMATS,
+        "image_export_mode": "placeholder",
+        "ocr": True,
+        "force_ocr": False,
+        "ocr_engine": "easyocr",
+        "ocr_lang": ["en"],
+        "pdf_backend": "dlparse_v2",
+        "table_mode": "fast",
+        "abort_on_error": False,
+        "return_as_file": False,
+    }
+    form = http.post("/v1/convert/file", files={"files": ("report.en.pdf", REPORT.read_bytes())}, data=options)
+    source = {"kind": "file", "filename": REPORT.name, "base64_string": base64.b64encode(REPORT.read_bytes()).decode()}
+    body = http.post("/v1/convert/source", json={"sources": [source], "options": options, "target": {"kind": "inbody"}})
+
+    for answer in (form, body):
+        assert 200 == answer.status_code, answer.text
+        assert ("success", []) == (answer.json()["status"], answer.json()["errors"])
+        check_all_outputs(answer.json()["document"])
+
+
+def test_the_options_may_come_as_one_unknown_field(http: httpx2.Client) -> None:
+    files = {"files": ("report.en.pdf", REPORT.read_bytes(), "application/pdf")}
+    answer = http.post("/v1/convert/file", files=files, data={"parameters": json.dumps({"to_formats": ALL_FORMATS})})
+
+    assert 200 == answer.status_code, answer.text
+    assert "# River Monitoring 2025" in answer.json()["document"]["md_content"]
+
+
+def test_an_archive_leaves_out_what_cannot_be_given(http: httpx2.Client) -> None:
+    files = [("files", (name, (SAMPLES / name).read_bytes())) for name in ("notes.docx", "data.csv")]
+    answer = http.post("/v1/convert/file", files=files, data={"to_formats": ALL_FORMATS})
+
+    assert ("application/zip", 'attachment; filename="converted_docs.zip"') == (
+        answer.headers["content-type"],
+        answer.headers["content-disposition"],
+    )
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        endings = {name.rpartition(".")[2] for name in archive.namelist()}
+    assert {"md", "json", "html", "txt"} == endings
+
+
+def test_cleared_results_are_gone_and_ordinary_tasks_are_not(http: httpx2.Client) -> None:
+    mine = {
+        "s3_key": http.post("/api/v1/etl/upload", data={"project_id": "0"}, files={"file": ("a.md", b"# a")}).json()[
+            "key"
+        ]
+    }
+    ordinary = http.post("/api/v1/etl/submit", json=mine).json()["task_id"]
+    task_id = submitted(http, "data.csv", to_formats=["json"])
+    assert "success" == ended(http, task_id)["task_status"]
+    number = int(task_id.partition(".")[0])
+    document = http.get(f"/api/v1/etl/tasks/{number}").json()["metadata"]["document_id"]
+
+    for _ in range(2):
+        result = http.get(f"/v1/result/{task_id}")
+        assert "DoclingDocument" == result.json()["document"]["json_content"]["schema_name"]
+    recent = http.get("/v1/clear/results")
+    kept = http.get(f"/v1/result/{task_id}")
+    cleared = http.get("/v1/clear/results", params={"older_then": 0})
+
+    assert [200, 200, 200] == [recent.status_code, kept.status_code, cleared.status_code]
+    assert {"status": "ok"} == recent.json() == cleared.json() == http.get("/v1/clear/converters").json()
+    gone = http.get(f"/v1/result/{task_id}"), http.get(f"/v1/status/poll/{task_id}")
+    assert [404, 404] == [answer.status_code for answer in gone]
+    assert 410 == http.get(f"/api/v1/etl/tasks/{number}").status_code
+    assert 404 == http.get(f"/api/v1/documents/{document}").status_code
+    assert 200 == http.get(f"/api/v1/etl/tasks/{ordinary}").status_code
+
+
+@pytest.mark.parametrize("path", ["/health", "/livez", "/readyz"])
+def test_probes_of_docling_serve_are_answered(http: httpx2.Client, path: str) -> None:
+    answer = http.get(path)
+
+    assert (200, "ok") == (answer.status_code, answer.json()["status"])
+
+
+def test_what_still_runs_is_not_cleared(http: httpx2.Client) -> None:
+    task_id = submitted(http, "report.en.pdf", force_ocr="true")
+    assert 200 == http.get("/v1/clear/results", params={"older_then": 0}).status_code
+    status = http.get(f"/v1/status/poll/{task_id}")
+
+    assert 200 == status.status_code
+    assert "success" == ended(http, task_id)["task_status"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Origin": "https://evil.example"},
+    ],
+    ids=["image", "link", "script"],
+)
+def test_a_page_of_another_site_cannot_clear_results(http: httpx2.Client, headers: dict[str, str]) -> None:
+    answer = http.get("/v1/clear/results", params={"older_then": 0}, headers=headers)
+
+    assert (403, "forbidden") == (answer.status_code, answer.json()["code"])
+
+
 def submitted(http: httpx2.Client, *names: str, **fields: Any) -> str:
     files = [("files", (name, (SAMPLES / name).read_bytes())) for name in names]
     answer = http.post("/v1/convert/file/async", files=files, data=fields)
@@ -179,6 +300,8 @@ def test_what_cannot_be_converted_says_why(http: httpx2.Client) -> None:
         ({"sources": [{"kind": "http", "url": "http://127.0.0.1:1/x.pdf"}]}, 422),
         ({"sources": [{"kind": "http", "url": "http://example.org/x.pdf", "headers": {"Cookie": "x"}}]}, 422),
         ({"sources": [{"kind": "file", "base64_string": "eA=="}], "options": {"to_formats": ["doctags"]}}, 422),
+        ({"sources": [{"kind": "file", "base64_string": "eA=="}], "options": {"to_formats": ["md", "odt"]}}, 422),
+        ({"sources": [{"kind": "file", "base64_string": "eA=="}], "options": {"to_formats": []}}, 422),
         ({"sources": [{"kind": "file", "base64_string": "eA=="}], "target": {"kind": "s3"}}, 422),
         ({"sources": [{"kind": "file", "base64_string": "eA=="}], "target": {"kind": "presigned_url"}}, 400),
     ],

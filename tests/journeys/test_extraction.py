@@ -290,7 +290,8 @@ def test_images_get_captions_and_a_failing_captioner_loses_nothing(
     assert images
     for image in images:
         fallback = "ocr_only" if image["ocr_text"] else "none"
-        assert (method or fallback, text) == (image["caption_method"], image["text_description"])
+        description = text if method else cut(image["ocr_text"])
+        assert (method or fallback, description) == (image["caption_method"], image["text_description"])
         assert (MODEL if method else None) == image["caption_model"]
     if method:
         words = peer.bodies()[0]["messages"][1]["content"][0]["text"]
@@ -301,3 +302,7 @@ def test_images_get_captions_and_a_failing_captioner_loses_nothing(
             or answer == {"caption": "A chart?", "confidence": 0.3}
             or any("captions_missing" == event["kind"] for event in etl.events(task["task_id"]))
         )
+
+
+def cut(text: str | None) -> str | None:
+    return text.encode()[:2048].decode("utf-8", "ignore") if text else None

@@ -5,7 +5,7 @@ A few points, evenly chosen; all of them with `pytest -m long` or `python -m ben
 
 import pytest
 
-from bench.chaos.failpoints import run
+from bench.chaos.failpoints import Coverage, file_points, run
 
 POINTS = {"embedded": 4, "distributed": 3}
 PARTS = {"embedded": 5, "distributed": 6}
@@ -21,6 +21,22 @@ def test_a_death_at_any_point_loses_doubles_and_breaks_nothing(mode: str) -> Non
     assert findings.is_clean, findings.examples
     assert len(walked.died_at) >= POINTS[mode] // 2, walked.missed
     assert not walked.odd
+    assert sorted(walked.died_at + walked.missed) == sorted(walked.wanted), "each point is counted once"
+    assert f"covered {len(walked.died_at)} of {len(walked.wanted)} points" in walked.coverage.lines()[0]
+
+
+def test_the_report_names_points_without_a_death_and_calls_that_no_walk_comes_to() -> None:
+    reached = "before fsync in adapters.stores.drafts.sync#1"
+    coverage = Coverage(
+        [reached, "after commit save#1"], [reached, "after commit save#1"], [reached], ["after commit save#1"]
+    )
+
+    text = "\n".join(coverage.lines())
+
+    assert "covered 1 of 2 points (50.0 %), 1 names" in text
+    assert "names without any death: ['after commit save']" in text
+    assert len(file_points()) > 10
+    assert all(point in text for point in file_points() - {"fsync in adapters.stores.drafts.sync"})
 
 
 @pytest.mark.long
@@ -28,7 +44,7 @@ def test_a_death_at_any_point_loses_doubles_and_breaks_nothing(mode: str) -> Non
 @pytest.mark.parametrize(("mode", "part"), [(mode, part) for mode, parts in PARTS.items() for part in range(parts)])
 def test_a_death_at_every_point_loses_doubles_and_breaks_nothing(mode: str, part: int) -> None:
     walked, findings = run(mode, every=PARTS[mode], offset=part)
-    print(f"{mode} {part}: died at {len(walked.died_at)}, not reached again: {walked.missed}")
+    print(f"{mode} {part}", *walked.coverage.lines(), sep="\n")
 
     assert findings.is_clean, findings.examples
     assert len(walked.died_at) > 2 * len(walked.missed), walked.missed

@@ -20,6 +20,7 @@ from docmill.adapters.libraries.disk import DiskLibrary
 from docmill.adapters.watching.folder import Inbox
 from docmill.core.inbox import is_wanted
 from support.serving import Etl, Service, hears_ctrl_c
+from support.waiting import read_line
 
 REPORT = Path(__file__).parents[2] / "samples" / "report.en.pdf"
 SETTLE = 0.3
@@ -152,7 +153,7 @@ def test_the_command_watches_until_it_is_stopped(service: Service, tmp_path: Pat
     try:
         (tmp_path / "later.txt").write_text("laid there later")
         assert process.stdout
-        line = json.loads(process.stdout.readline())
+        line = json.loads(read_line(process))
         assert ("sent", "later.txt") == (line["event"], line["file"])
     finally:
         process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ import apsw
 import httpx2
 import pytest
 
+from bench.chaos.kills import kill_while_parsing
 from support.serving import Etl, Service
 
 KILLS = 50
@@ -145,3 +146,13 @@ def claims_after(path: Path, restarts: list[float]) -> dict[str, float]:
     waits.sort()
     shown = {"max": waits[-1], "p90": waits[len(waits) * 9 // 10], "median": waits[len(waits) // 2]}
     return {name: round(value, 2) for name, value in shown.items()} | {"n": len(waits)}
+
+
+@pytest.mark.slow
+def test_a_document_survives_eleven_kills_of_the_process_that_parses_it(tmp_path: Path) -> None:
+    """`python -m bench.chaos.kills` kills fifty times."""
+    killed = kill_while_parsing(tmp_path / "data", kills=11)
+
+    assert ("completed", 11) == (killed.status, killed.lost_workers), killed.kinds
+    assert "isolated" in killed.kinds, "a suspect runs alone before it is given up"
+    assert "completed" == killed.neighbour

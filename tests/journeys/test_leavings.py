@@ -7,15 +7,16 @@ from uuid import uuid4
 from docmill import compose
 from docmill.core import machine
 from docmill.core.access import LOCAL
-from docmill.core.machine import StageResult
-from docmill.core.reports import Failed, Succeeded
+from docmill.core.machine import StageResult, Verdict
+from docmill.core.reports import Failed, Final, Succeeded
 from docmill.core.task import Artifacts, Attempt, Fault, Task
 from docmill.ports import NewTask, Ports
 from docmill.settings import Settings
 from docmill.work import sweep
+from docmill.work.finish import finish
 from docmill.work.objects import objects
 from docmill.work.receive import receive
-from docmill.work.stages.step import Step, brief_key, result_prefix
+from docmill.work.stages.step import Step, brief_key, folders_of, result_prefix
 
 LATER = 10_000_000
 
@@ -81,3 +82,30 @@ async def test_only_old_leavings_of_attempts_that_came_to_nothing_are_collected(
             pass
         await sweep.collect(ports)
         assert {True} == await are_there(ports, other, held), "a retry may start from it"
+
+
+async def test_of_a_job_that_succeeded_only_what_other_reports_stored_is_collected(tmp_path: Path) -> None:
+    """Both reports were read while the job ran, so both stored their bytes; the ledger took the first."""
+    async with compose.opened(Settings(data=tmp_path)) as real:
+        ports = replace(real, limits=replace(real.limits, leavings_ms=0))
+        task, _ = await ports.ledger.open(new_task(), attempt_id=uuid4())
+        attempt = await began(ports, task)
+        texts = [tmp_path / name for name in ("first.md", "second.md")]
+        for text in texts:
+            text.write_text(text.stem)
+
+        first = await finish(ports, task, attempt, Final(text=texts[0]), outcome_hash="1")
+        second = await finish(ports, task, attempt, Final(text=texts[1]), outcome_hash="2")
+
+        assert (Verdict.APPLIED, Verdict.CONFLICT) == (first.verdict, second.verdict)
+        kept = first.task.artifacts
+        store = objects(ports, task.tenant)
+        assert b"first\n" == await store.read(kept.markdown_key or "")
+        folder = ports.store.list(store.prefix + folders_of(task.owner, 1, task.id, attempt.id)[0])
+        assert 4 == len([key async for key, _, _ in folder]), "the Markdown and the parse of both"
+        while not await ports.ledger.reported(older_ms=0, limit=10):
+            pass
+        assert 2 == await sweep.collect(ports)
+        assert {True} == await are_there(ports, task, [kept.markdown_key or "", kept.parsed_key or ""])
+        assert b"first\n" == await store.read(kept.markdown_key or "")
+        assert 0 == await sweep.collect(ports), "once is enough"

@@ -18,16 +18,20 @@ import pytest
 
 from docmill import compose, settings
 from docmill.contracts import Asset, NormalizedDocument
+from docmill.core import machine
 from docmill.core.access import LOCAL, Owner, Principal
 from docmill.core.errors import Conflict, DocmillError, Invalid
+from docmill.core.machine import Handover
+from docmill.core.reports import Failed
 from docmill.core.retention import Retention
 from docmill.core.rules import Draft
-from docmill.core.task import Status, Task, Wishes
+from docmill.core.task import Fault, Status, Task, Wishes, WorkerError
 from docmill.core.webhooks import WebhookDraft
-from docmill.ports import Filter, Ports
+from docmill.ports import Filter, JobFilter, Ports
 from docmill.settings import Settings
 from docmill.work import control, documents, intake, keys, moving, query, rulebook, tables, webhooks
 from docmill.work.moving import Exported, Imported
+from docmill.work.receive import receive
 from support.serving import Mode
 
 TEXT = b"# Hello\n\nfrom afar\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
@@ -199,6 +203,27 @@ async def test_everything_arrives_in_an_empty_docmill_once(source: Source, mode:
     home = await imported_to(source.chosen, back)
     assert {"tasks": 1, "rules": 1} == {kind: n for kind, n in home.taken.items() if kind in ("tasks", "rules")}
     assert not home.refused
+
+
+async def test_jobs_of_external_workers_are_listed_where_they_arrive(tmp_path: Path) -> None:
+    chosen, target = at(tmp_path / "here"), at(tmp_path / "there")
+    handover = Handover("elsewhere", "secretary", "hash", 600_000)
+    fault = Fault("worker_failed", "no OCR", "mineru", WorkerError("OCR_TIMEOUT", "no OCR", {"page": 3}))
+    async with compose.opened(chosen) as ports:
+        task = await submitted(ports)
+        assert task.attempt_id
+        await ports.ledger.claim(task.attempt_id, worker="w", lease_ms=60_000)
+        await ports.ledger.decide(task.id, lambda task, attempt: machine.hand_over(task, attempt, handover))
+        await receive(ports, task.id, task.attempt_id, Failed(fault))
+        before = await ports.ledger.jobs(JobFilter(MINE))
+    archive, _ = await exported_from(chosen)
+
+    await imported_to(target, archive)
+
+    async with compose.opened(target) as ports:
+        after = await ports.ledger.jobs(JobFilter(MINE, "failed"))
+    assert [("failed", fault)] == [(line.attempt.job_status, line.attempt.failure) for line in after.jobs]
+    assert [line.attempt.id for line in before.jobs] == [line.attempt.id for line in after.jobs]
 
 
 async def test_in_a_used_docmill_taken_numbers_change_and_nothing_else(source: Source, tmp_path: Path) -> None:
@@ -390,6 +415,25 @@ async def test_an_import_that_was_cut_off_is_finished_by_the_next(
     assert not any(done.renumbered.values())
     async with compose.opened(target) as ports:
         assert source.result == (await contents(ports))["tasks"]["note.md"][4]
+
+
+async def test_the_name_of_an_uploaded_file_goes_along(tmp_path: Path) -> None:
+    key = "tenants/t/users/u/raw/1/0b0c.pdf"
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"%PDF-1.7"
+
+    async with compose.moving(at(tmp_path / "a")) as (inventory, store):
+        await store.put(key, chunks(), filename="Größe 报告.pdf")
+        with (tmp_path / "a.zip").open("wb") as out:
+            await moving.export(inventory, store, out, docmill="1")
+    async with compose.moving(at(tmp_path / "b")) as (inventory, store):
+        with (tmp_path / "a.zip").open("rb") as file:
+            await moving.load(inventory, store, file)
+        found = await store.stat(key)
+
+    assert found
+    assert "Größe 报告.pdf" == found.filename
 
 
 async def test_a_large_object_is_never_whole_in_memory(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     )
     key = json.loads(made.stdout)["secret"]
     hooks = {"DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]', "DOCMILL_WEBHOOK_PORTS": "[9]"}
@@ -59,10 +60,13 @@ def fill(etl: Etl) -> dict[str, Any]:
     document = task["metadata"]["document_id"]
     table = etl.http.post("/api/v1/projects/1/tables", json={"name": "all", "data": {"a": [1]}}).json()
     rule = etl.http.post(f"{Etl.BASE}/rules", json={"name": "keep"}).json()
+    announced = etl.http.post("/api/v4/file-urls/batch", json={"files": [{"name": "minutes.md"}]})
     assets = etl.http.get(f"/api/v1/documents/{document}/assets").json()["assets"]
     return {
         "task_id": task["task_id"],
         "conversion_id": f"{task['task_id']}.mjht.e.1-0.i",
+        "parse_id": f"{task['task_id']}.mci.0-99999.auto.pipeline",
+        "batch_id": announced.json()["data"]["batch_id"],
         "document_id": document,
         "asset_id": assets[0]["ref"]["asset_id"],
         "table_id": table["id"],

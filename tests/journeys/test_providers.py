@@ -158,7 +158,8 @@ def test_the_console_asks_them_each_time_anew(house: House) -> None:
     assert "docling: provider_unreachable" in first
     assert "docling: docling-serve 1.38.2" in second
     assert "three: MinerU 3.4.5" in first
-    assert house.three.url not in first + second
+    assert KEY not in first + second
+    assert DOCLING_KEY not in first + second
 
 
 def test_a_plan_runs_nothing(house: House, tmp_path: Path) -> None:

@@ -179,11 +179,12 @@ def test_submit_answers_as_the_seed_says(etl: Etl) -> None:
 
 
 def test_rule_project_and_name_may_be_left_out(etl: Etl) -> None:
-    key = etl.upload("scan.txt", b"only a key", project=77)["key"]
+    key = etl.upload("Scan von gestern.txt", b"only a key", project=77)["key"]
 
     task = etl.wait(posted(etl, "/submit", {"s3_key": key}).json()["task_id"])
 
-    assert ("completed", 77, key.rpartition("/")[2]) == (task["status"], task["project_id"], task["filename"])
+    assert ("completed", 77, "Scan von gestern.txt") == (task["status"], task["project_id"], task["filename"])
+    assert "Scan von gestern.txt" == task["result"]["Scan von gestern"]["filename"]
     assert etl.get("/rules").json()["rules"][0]["rule_id"] == task["rule_id"]
 
 
@@ -196,12 +197,13 @@ def test_rule_project_and_name_may_be_left_out(etl: Etl) -> None:
         ({"s3_key": "users/local/raw/1/never-uploaded.pdf"}, 404, "object_not_found"),
         ({"project_id": 1, "filename": "never-uploaded.pdf"}, 404, "object_not_found"),
         ({"filename": "invoice.pdf"}, 400, "request_invalid"),
+        ({"project_id": 2}, 400, "project_mismatch"),
         ({"rule_id": 987_654}, 404, "rule_not_found"),
         ({"engine": "no such engine"}, 422, "engine_unknown"),
     ],
 )
 def test_a_submission_that_cannot_be_met(etl: Etl, body: dict[str, Any], status: int, code: str) -> None:
-    if body.keys() <= {"rule_id", "engine"}:
+    if body.keys() <= {"rule_id", "engine", "project_id"}:
         body = {**body, "s3_key": etl.upload("a.txt", b"a")["key"]}
     refused(posted(etl, "/submit", body), status, code)
 
@@ -318,7 +320,7 @@ def test_a_long_poll_returns_with_the_change(etl: Etl) -> None:
         began = time.monotonic()
         changed = etl.task(waiting, wait=30)
         waited = time.monotonic() - began
-        other.join()
+        other.join(60)
         assert "mineru_parsing" == etl.task(running)["status"]
     assert "cancelled" == changed["status"]
     assert waited < 5

@@ -330,6 +330,7 @@ def test_killed_between_commit_and_send_or_while_sending_nothing_is_lost(mode: M
             receiver.says(Say(delay=0.9))
             with service.client() as client:
                 second = Etl(client).done("note.txt", b"a note")["task_id"]
+                ends = time.monotonic() + 60
                 while not (
                     sending := [
                         one
@@ -337,6 +338,7 @@ def test_killed_between_commit_and_send_or_while_sending_nothing_is_lost(mode: M
                         if one["tries"]
                     ]
                 ):
+                    assert time.monotonic() < ends, "it was never sent"
                     time.sleep(0.01)
             service.kill()
             service.start()

@@ -29,7 +29,7 @@ def page_url() -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 
 from support.servers import ObjectServer, Postgres, Redis, ServiceFailed
 from support.servers.process import Server, free_port
+from support.waiting import read_line
 
 TESTS = Path(__file__).parents[1]
 SERVERS = [Postgres, Redis, ObjectServer]
@@ -68,7 +69,7 @@ def test_a_server_dies_with_a_run_of_tests_that_is_killed(kind: type[Server]) ->
     run = [sys.executable, "-c", RUN_OF_TESTS, str(TESTS), kind.__name__]
     with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout
-        supervisor, folder = parent.stdout.readline().split()
+        supervisor, folder = read_line(parent).split()
         processes = family(int(supervisor))
         parent.kill()
 
@@ -85,7 +86,7 @@ def test_a_server_dies_with_its_supervisor(kind: type[Server]) -> None:
         processes = family(server.process.supervisor.pid)
 
         os.kill(server.process.supervisor.pid, signal.SIGKILL)
-        server.process.supervisor.wait()
+        server.process.supervisor.wait(30)
 
         assert [] == still_running(processes, within=10)
         for path in server.leftovers:  # there was nobody left to remove them

@@ -6,6 +6,7 @@ import hmac
 import json
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
@@ -58,7 +59,21 @@ class Elsewhere:
     status: int = 202
     jobs: queue.Queue[Job] = field(default_factory=queue.Queue)
     cancelled: list[str] = field(default_factory=list)
+    """Paths of accepted requests to cancel."""
     calls: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What it serves under `/api/`, by path, to whoever has the secretary's key."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """Where paths redirect to."""
+    fetched: list[tuple[str, Message]] = field(default_factory=list)
+    prefix: str = ""
+    """Before every route, as behind a proxy or under `/api`."""
+    answer: dict[str, Any] | None = None
+    """To start requests, instead of the usual one."""
+    knows_delete: bool = True
+    """False: jobs are cancelled by POST alone, and DELETE is 405."""
+    before_answer: Callable[[Job], object] = lambda job: None
+    """Called with each job before its start request is answered."""
 
     def __enter__(self) -> Self:
         outer = self
@@ -68,23 +83,50 @@ class Elsewhere:
                 pass
 
             def do_GET(self) -> None:
-                self._answer(200, {"status": "ok"})
+                if not self.path.startswith("/api/"):
+                    self._answer(200, {"status": "ok"})
+                    return
+                outer.fetched.append((self.path, self.headers))
+                keys = self.headers["Authorization"], self.headers["X-Service-Token"]
+                if keys != ("Bearer sec-key", "sec-key"):
+                    self._answer(401, {"error": "no key"})
+                elif self.path in outer.moved:
+                    self.send_response(302)
+                    self.send_header("Location", outer.moved[self.path])
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                elif self.path in outer.files:
+                    self._send(200, outer.files[self.path])
+                else:
+                    self._answer(404, {"error": "not found"})
 
             def do_DELETE(self) -> None:
+                if not outer.knows_delete:
+                    self._answer(405, {"error": "method not allowed"})
+                    return
                 outer.cancelled.append(self.path)
                 self._answer(200, {})
 
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path.endswith("/cancel"):
+                    outer.cancelled.append(self.path)
+                    self._answer(200, {})
+                    return
                 outer.calls += 1
                 if outer.status >= 300:
                     self._answer(outer.status, {"error": "no"})
                     return
-                outer.jobs.put(_job(self.headers, raw))
-                self._answer(outer.status, {"status": "accepted", "process": {"id": f"sec-{outer.calls}"}})
+                job = _job(self.headers, raw)
+                outer.before_answer(job)
+                outer.jobs.put(job)
+                usual = {"status": "accepted", "process": {"id": f"sec-{outer.calls}"}}
+                self._answer(outer.status, outer.answer or usual)
 
             def _answer(self, status: int, body: Any) -> None:
-                data = json.dumps(body).encode()
+                self._send(status, json.dumps(body).encode())
+
+            def _send(self, status: int, data: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -109,11 +151,16 @@ class Elsewhere:
             {
                 "secretary": {
                     "dialect": "secretary",
-                    "url": f"{self.origin}/pdf/process",
+                    "url": f"{self.origin}{self.prefix}/pdf/process",
                     "api_key": "sec-key",
                     **more,
                 },
-                "dispatcher": {"dialect": "dispatcher", "url": f"{self.origin}/tasks", "api_key": "dis-key", **more},
+                "dispatcher": {
+                    "dialect": "dispatcher",
+                    "url": f"{self.origin}{self.prefix}/tasks",
+                    "api_key": "dis-key",
+                    **more,
+                },
             }
         )
 

@@ -213,3 +213,9 @@ def _page(more: bytes = b"", side: int = 300) -> bytes:
 
 def _stream(data: bytes, entries: bytes = b"") -> bytes:
     return b"<< %s /Length %d >>\nstream\n%s\nendstream" % (entries, len(data), data)
+
+
+def size_of_input(parser: Path) -> int:
+    """The size of the document that is being read in the folder of a parser. OSError: it reads none."""
+    (parser / "started").stat()
+    return (parser / "in" / "input.pdf").stat().st_size

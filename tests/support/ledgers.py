@@ -9,12 +9,15 @@ from docmill.adapters.queues.local import LocalQueue
 from docmill.adapters.signals.local import LocalSignals
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.ledger import SqlLedger
+from docmill.adapters.sql.outbox import SqlOutbox
+from docmill.adapters.sql.sealing import Sealer
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.machine import Change, StageResult
 from docmill.core.task import Artifacts, Attempt, Fault, Task, Wishes
 from docmill.ports import NewTask, Ports
 
+SEALER = Sealer(lambda: [b"secret of the tests"])
 ANNA = Owner("acme", "anna")
 BERT = Owner("acme", "bert")
 CARL = Owner("other", "anna")
@@ -77,5 +80,10 @@ def ports_on(database: Database) -> Ports:
     unneeded: dict[str, Any] = {
         one.name: SimpleNamespace() for one in fields(Ports) if one.default is one.default_factory is MISSING
     }
-    given = {"ledger": SqlLedger(database), "queue": LocalQueue(), "signals": LocalSignals()}
+    given = {
+        "ledger": SqlLedger(database),
+        "outbox": SqlOutbox(database, SEALER),
+        "queue": LocalQueue(),
+        "signals": LocalSignals(),
+    }
     return Ports(**unneeded | given)

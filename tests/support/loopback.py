@@ -33,7 +33,7 @@ class Loopback:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
             ending.join(0.01)
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(60)
 
     @property
     def port(self) -> int:

@@ -20,8 +20,9 @@ import httpx2
 
 from support.servers import PostgresAddress, RedisAddress, S3Address
 from support.servers.process import free_ports
+from support.waiting import read_line
 
-READY_S = 30.0
+READY_S = 60.0
 
 COLD = {"PYTHONDONTWRITEBYTECODE": "", "DOCMILL_WARM": "false"}
 """Dozens of services start for a few small documents each: none keeps processes ready for more."""
@@ -70,8 +71,7 @@ class Service:
         )
         self._reader = threading.Thread(target=self._keep_log, args=(self._process,), daemon=True)
         self._reader.start()
-        assert self._process.stdout
-        line = self._process.stdout.readline()
+        line = self._read_ready()
         if "http://" not in line:
             self._process.wait(10)
             time.sleep(0.2)
@@ -79,6 +79,13 @@ class Service:
         self.url = next(word for word in line.split() if word.startswith("http://"))
         self.port = int(self.url.rsplit(":", 1)[1])  # after a kill others know it by this address
         return self
+
+    def _read_ready(self) -> str:
+        assert self._process
+        try:
+            return read_line(self._process, READY_S)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n" + "".join(self.log)) from None
 
     @property
     def is_running(self) -> bool:
@@ -109,7 +116,7 @@ class Service:
         """-9, as a power cut would."""
         assert self._process
         self._process.kill()
-        self._process.wait()
+        self._process.wait(30)
         self._close()
 
     def stop(self, seconds: float = 30) -> int:
@@ -144,6 +151,8 @@ class Service:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error:
+            print("".join(self.log), file=sys.stderr)
         if self._process and self._process.poll() is None:
             if error:
                 self.kill()
@@ -294,7 +303,7 @@ class Hand:
     def await_ready(self) -> None:
         assert self._process
         assert self._process.stdout
-        line = self._process.stdout.readline()
+        line = read_line(self._process, READY_S)
         if "works as" not in line:
             self._process.wait(10)
             raise AssertionError(f"the worker did not start: {line!r}\n" + "".join(self.log))
@@ -302,7 +311,7 @@ class Hand:
     def kill(self) -> None:
         assert self._process
         self._process.kill()
-        self._process.wait()
+        self._process.wait(30)
         self._close()
 
     def stop(self, seconds: float = 30) -> int:

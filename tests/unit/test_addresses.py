@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmill.core.addresses import check_url, is_public, may_call
+from docmill.core.addresses import TrustedOrigin, check_url, is_public, may_call
 from docmill.core.errors import Invalid
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "192.0.1.1", "100.128.0.1", "223.255.255.255"]
@@ -189,3 +189,44 @@ def test_hosts_ports_and_networks_may_be_chosen() -> None:
     for url in ("http://example.org/", "http://evil-example.com/", "http://example.com.evil/", "http://aexample.org/"):
         with pytest.raises(Invalid):
             check_url(url, allow_hosts=hosts)
+
+
+WORKER = TrustedOrigin("https://Worker.Example:8443", {"Authorization": "Bearer secret"})
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("/api/jobs/1/zip?a=b", "https://worker.example:8443/api/jobs/1/zip?a=b"),
+        ("api/x.zip", "https://worker.example:8443/api/x.zip"),
+        ("../../x.zip", "https://worker.example:8443/x.zip"),
+        ("https://worker.example:8443/y", "https://worker.example:8443/y"),
+        ("HTTPS://WORKER.example.:8443", "https://worker.example:8443/"),
+        ("http://worker.example:8443/y", None),
+        ("https://worker.example/y", None),
+        ("https://worker.example:443/y", None),
+        ("https://worker.example:8443.evil.example/", None),
+        ("https://worker.example:8443@evil.example/", None),
+        ("https://user@worker.example:8443/", None),
+        ("//evil.example/x", None),
+        ("/\\evil.example/x", None),
+        ("javascript:alert(1)", None),
+        ("http://[::1", None),
+    ],
+)
+def test_relative_addresses_lead_to_the_worker_and_others_are_not_its_origin(
+    address: str, expected: str | None
+) -> None:
+    try:
+        target = WORKER.match(WORKER.resolve(address))
+    except Invalid:
+        target = None
+
+    assert expected == (target.url if target else None)
+    assert "secret" not in repr(WORKER)
+
+
+def test_a_default_port_may_be_left_out() -> None:
+    assert TrustedOrigin("http://worker").match("http://worker:80/a")
+    assert TrustedOrigin("https://10.0.0.1:443").match("https://10.0.0.1/a")
+    assert None is TrustedOrigin("http://worker").match("https://worker:80/a")

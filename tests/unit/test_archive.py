@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docmill.core.archive import Limits, inspect, text_entry, unpack_images
+from docmill.core.archive import Limits, inspect, page_of_image, text_entry, unpack_images
 from docmill.core.errors import BadRequest
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture" * 20
@@ -99,6 +99,22 @@ HOSTILE = [
     "new\nline.png",
     "case.png",
 ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("image_1.png", ("image", 1)),
+        ("a/b/page_0012.JPEG", ("page", 12)),
+        ("a\\PREVIEW_7.webp", ("preview", 7)),
+        ("image_3", ("image", 3)),
+        ("page_1234567.png", ("page", 1_234_567)),
+        *((name, ("image", None)) for name in ("page_0.png", "page_12345678.png", "mypage_1.png", "page_1a.png")),
+        *((name, ("image", None)) for name in ("page_1/x.png", "page_1.x.png", "page_\u0661.png", "img-0.jpeg", "")),
+    ],
+)
+def test_names_of_images_tell_their_page(name: str, expected: tuple[str, int | None]) -> None:
+    assert expected == page_of_image(name)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

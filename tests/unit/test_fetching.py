@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from docmill.adapters.fetching.guarded import GuardedFetcher, Pace
+from docmill.core.addresses import TrustedOrigin
 from docmill.core.errors import DocmillError, Invalid, TooLarge
 
 pytestmark = pytest.mark.anyio
@@ -82,6 +83,11 @@ def resolving(*answers: list[str]) -> Any:
 def open_fetcher(resolve: Any = None, **changes: Any) -> GuardedFetcher:
     settings = {"allow_networks": LOOPBACK, "ports": None, **changes}
     return GuardedFetcher(resolve or resolving(["127.0.0.1"]), **settings)
+
+
+def open_guarded() -> GuardedFetcher:
+    """As the service has it: public addresses and the usual ports, and names that lead to loopback."""
+    return GuardedFetcher(resolving(["127.0.0.1"]))
 
 
 async def refusal(fetcher: GuardedFetcher, url: str, path: Path, **changes: Any) -> str:
@@ -157,6 +163,50 @@ async def test_a_redirect_to_a_name_that_leads_inside_is_refused(tmp_path: Path)
 
     async with serving(saying(b"", "302 Found", Location="http://b.example/")) as (port, _):
         assert "address_refused" == await refusal(open_fetcher(resolve), f"http://a.example:{port}/", tmp_path / "x")
+
+
+async def test_a_trusted_origin_is_fetched_wherever_it_is_and_gets_its_headers(tmp_path: Path) -> None:
+    async with serving(saying(b"mine")) as (port, seen):
+        for host in ("127.0.0.1", "worker.internal", "localhost"):
+            trusted = TrustedOrigin(f"http://{host}:{port}", {"X-Service-Token": "secret"})
+            url = trusted.resolve("/api/jobs/1/zip?x=y")
+            await open_guarded().fetch(url, tmp_path / "x", limit_bytes=9, seconds=5, trusted=trusted)
+            assert b"mine" == (tmp_path / "x").read_bytes()
+            assert seen[-1].startswith("GET /api/jobs/1/zip?x=y HTTP/1.1\r\n")
+            assert "X-Service-Token: secret\r\n" in seen[-1]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}/", "http://worker.internal:{}/", "https://127.0.0.2:{}/", "/x"])
+async def test_what_is_not_the_trusted_origin_is_guarded_as_ever(tmp_path: Path, url: str) -> None:
+    """Another host, scheme or port is another origin."""
+    async with serving(saying(b"inside")) as (port, seen):
+        trusted = TrustedOrigin(f"http://127.0.0.2:{port}", {"X-Service-Token": "secret"})
+        code = await refusal(open_guarded(), url.format(port), tmp_path / "x", trusted=trusted)
+        assert ("address_refused", []) == (code, seen)
+        other = TrustedOrigin(f"http://127.0.0.1:{port + 1 if port < 65535 else 1}", {"X-Service-Token": "secret"})
+        assert "address_refused" == await refusal(open_guarded(), url.format(port), tmp_path / "x", trusted=other)
+    assert [] == seen
+
+
+async def test_a_redirect_away_from_the_trusted_origin_loses_its_headers_for_good(tmp_path: Path) -> None:
+    async with serving(saying(b"end")) as (end, seen_at_end):
+        target = f"http://127.0.0.1:{end}/end"
+        async with serving(saying(b"", "302 Found", Location=target)) as (way, seen_on_the_way):
+            trusted = TrustedOrigin(f"http://127.0.0.1:{end}", {"X-Service-Token": "secret"})
+            # Through a stranger, who may redirect anywhere, back to the origin itself.
+            await open_fetcher().fetch(
+                f"http://a.example:{way}/", tmp_path / "x", limit_bytes=9, seconds=5, trusted=trusted
+            )
+            assert "X-Service-Token" not in seen_on_the_way[0] + seen_at_end[0]
+            (tmp_path / "x").unlink()
+            trusted = TrustedOrigin(f"http://127.0.0.1:{way}", {"X-Service-Token": "secret"})
+            url = f"http://127.0.0.1:{way}/"
+            await open_fetcher().fetch(url, tmp_path / "x", limit_bytes=9, seconds=5, trusted=trusted)
+            assert "X-Service-Token: secret" in seen_on_the_way[1]
+            assert "X-Service-Token" not in seen_at_end[1]
+            (tmp_path / "x").unlink()
+            assert "address_refused" == await refusal(open_guarded(), url, tmp_path / "x", trusted=trusted)
+    assert 2 == len(seen_at_end)
 
 
 async def test_three_redirects_are_followed_and_no_more(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 )
 def test_make_check_would_pass(command: list[str]) -> None:
     tool = Path(sys.executable).parent / command[0]
-    done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
 
     assert 0 == done.returncode, done.stdout + done.stderr
 

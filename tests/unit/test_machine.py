@@ -8,7 +8,7 @@ import pytest
 from docmill.core import machine
 from docmill.core.errors import Conflict, Invalid
 from docmill.core.machine import Change, StageResult, Verdict
-from docmill.core.task import Artifacts, Attempt, Fault, Stage, State, Status, Task
+from docmill.core.task import Artifacts, Attempt, Fault, Stage, State, Status, Task, TwinWish, Wishes
 
 ID = UUID(int=1)
 NEXT = UUID(int=2)
@@ -120,6 +120,27 @@ def test_an_absent_service_is_waited_for_longer() -> None:
     assert [1000, 2000, 4000, 8000, 16000, 16000, 16000] == delays
 
 
+def test_what_is_postponed_is_tried_for_ever_and_counts_as_no_error() -> None:
+    task, attempt, delays = a_task(errors=machine.MAX_ERRORS - 1), an_attempt(), []
+    for number in range(1, 101):
+        change = machine.on_failure(
+            replace(task, status=Status.RUNNING),
+            replace(attempt, id=task.attempt_id, number=number),
+            BROKEN,
+            retryable=True,
+            crashed=False,
+            next_id=uuid4(),
+            is_postponed=True,
+        )
+        assert change.opens
+        task = change.task
+        delays.append(change.opens.delay_ms)
+
+    assert (Status.PENDING, machine.MAX_ERRORS - 1) == (task.status, task.errors)
+    assert [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000] == delays[:8]
+    assert machine.MAX_POSTPONED_MS == max(delays)
+
+
 def test_a_document_that_kills_its_parser_three_times_fails_as_a_crash() -> None:
     task = a_task(crashes=machine.MAX_CRASHES - 1)
 
@@ -143,20 +164,40 @@ def test_giving_back_costs_no_attempt() -> None:
     assert 30 == change.task.progress
 
 
-def test_a_lost_worker_costs_one_and_too_many_fail_the_task() -> None:
-    lost = Fault("worker_lost", "gone", "lost")
-    change = machine.on_lost_worker(a_task(), an_attempt(), next_id=NEXT, fault=lost)
-    assert (Status.PENDING, 2) == (change.task.status, change.task.attempt)
+LOST = Fault("worker_lost", "gone", "lost")
 
-    delays = [
-        machine.on_lost_worker(a_task(crashes=n), an_attempt(), next_id=NEXT, fault=lost).opens.delay_ms  # type: ignore[union-attr]
-        for n in range(4)
-    ]
-    assert [0, 0, 250, 500] == delays, "a suspect lets the others go first"
 
-    worn = a_task(crashes=machine.MAX_LOST_WORKERS - 1)
-    change = machine.on_lost_worker(worn, an_attempt(), next_id=NEXT, fault=lost)
-    assert (Status.FAILED, lost) == (change.task.status, change.task.fault)
+def lose_worker(task: Task, max_lost_alone: int = 3) -> Change:
+    return machine.on_lost_worker(task, an_attempt(), next_id=NEXT, fault=LOST, max_lost_alone=max_lost_alone)
+
+
+def test_a_lost_worker_costs_one_attempt_and_later_ones_wait() -> None:
+    change = lose_worker(a_task())
+    assert (Status.PENDING, 2, 1) == (change.task.status, change.task.attempt, change.task.lost_workers)
+
+    delays = [lose_worker(a_task(lost_workers=n)).opens.delay_ms for n in (0, 1, 2, 3, 50)]  # type: ignore[union-attr]
+    assert [0, 0, 250, 500, 1_000] == delays, "a suspect lets the others go first"
+
+
+def test_only_workers_lost_by_a_task_that_ran_alone_fail_it() -> None:
+    beside_others = a_task(lost_workers=50)
+    assert Status.PENDING is lose_worker(beside_others).task.status
+    assert machine.is_suspect(beside_others)
+
+    alone = machine.isolate(beside_others, an_attempt()).task
+    once = lose_worker(alone).task
+    assert (Status.PENDING, 1, False) == (once.status, once.lost_alone, once.runs_alone)
+
+    last = lose_worker(replace(alone, lost_alone=2)).task
+    assert (Status.FAILED, LOST) == (last.status, last.fault)
+
+
+def test_a_stage_that_succeeds_clears_the_suspicion() -> None:
+    suspect = a_task(lost_workers=9, lost_alone=1, runs_alone=True)
+
+    done = machine.on_success(suspect, an_attempt(), StageResult(), next_id=NEXT).task
+
+    assert (0, 0, False) == (done.lost_workers, done.lost_alone, done.runs_alone)
 
 
 def test_pending_can_be_cancelled_running_only_by_force_and_final_never() -> None:
@@ -191,3 +232,59 @@ def test_a_retry_from_postprocess_keeps_the_markdown_and_one_from_parse_forgets_
 
     assert (Artifacts("m", "p", None), Artifacts()) == (later.artifacts, anew.artifacts)
     assert (2, 2, 0, None) == (later.attempt, later.run, later.progress, later.fault)
+
+
+def a_job(**changes: object) -> Attempt:
+    job = Attempt(ID, 1, 1, Stage.PARSE, State.HANDED_OVER, dialect="secretary", timeout_ms=600_000)
+    return replace(job, **changes)  # type: ignore[arg-type]
+
+
+def test_an_error_that_a_worker_logs_shortens_the_deadline_and_changes_no_state() -> None:
+    change = machine.on_worker_error(a_task(progress=30), a_job(), BROKEN, grace_ms=30_000, process_id="p-1")
+
+    assert (Verdict.APPLIED, Status.RUNNING, 30, ()) == (
+        change.verdict, change.task.status, change.task.progress, change.ends,
+    )  # fmt: skip
+    assert (machine.SignOfLife(ID, 30_000, "p-1"), BROKEN) == (change.sign_of_life, change.failure)
+    assert ["worker_error"] == kinds(change)
+    short = machine.on_worker_error(a_task(), a_job(timeout_ms=5_000), BROKEN, grace_ms=30_000, process_id=None)
+    assert short.sign_of_life
+    assert 5_000 == short.sign_of_life.timeout_ms, "never longer than the worker may be silent"
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.SUCCEEDED, State.DROPPED])
+def test_an_error_that_is_logged_after_the_end_changes_nothing(state: State) -> None:
+    task = a_task()
+    change = machine.on_worker_error(task, a_job(state=state), BROKEN, grace_ms=30_000, process_id=None)
+
+    assert Change(Verdict.SUPERSEDED, task) == change
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "failure", "expected"),
+    [
+        (State.RUNNING, Status.RUNNING, None, "queued"),
+        (State.HANDED_OVER, Status.RUNNING, BROKEN, "running"),
+        (State.FAILED, Status.FAILED, BROKEN, "failed"),
+        (State.FAILED, Status.PENDING, BROKEN, "failed"),
+        (State.FAILED, Status.CANCELLED, None, "cancelled"),
+        (State.DROPPED, Status.FAILED, BROKEN, "failed"),
+        (State.DROPPED, Status.CANCELLED, None, "cancelled"),
+        (State.SUCCEEDED, Status.RUNNING, None, "running"),
+        (State.SUCCEEDED, Status.COMPLETED, None, "completed"),
+        (State.SUCCEEDED, Status.FAILED, None, "failed"),
+    ],
+)
+def test_the_status_of_a_job(state: State, status: Status, failure: Fault | None, expected: str) -> None:
+    assert expected == machine.job_status(a_task(status), state, failure)
+
+
+def test_a_job_whose_twin_is_being_stored_says_so() -> None:
+    task = a_task(stage=Stage.PUBLISH, wishes=Wishes(twin=TwinWish()))
+
+    assert "pending-storage" == machine.job_status(task, State.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(None, None), (42.0, 42), (17.5, 17.5), (-3, 0), (250, 100)])
+def test_a_progress_line_has_the_worker_s_own_number(percent: float | None, expected: float | None) -> None:
+    assert expected == machine.progress_said(28, "ocr", "", percent).get("percent")

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from docmill import compose
+from docmill.contracts import Asset
 from docmill.core.access import LOCAL
 from docmill.core.captions import CONTEXT_BYTES, Caption, describe, nearest, wanted
 from docmill.core.errors import StageFailed
@@ -52,6 +54,28 @@ def test_only_a_caption_of_which_the_model_is_sure_counts(caption: Caption | Non
     assert ("vlm_caption" if method == "vlm_caption" else "none") == describe(
         replace(FIGURE, ocr_text=""), caption, least=0.5
     ).method
+
+
+def test_without_a_caption_the_text_in_the_image_describes_it() -> None:
+    long = replace(FIGURE, ocr_text="é" * 3_000)
+
+    assert "SALE" == describe(FIGURE, None, least=0.5).text
+    assert None is describe(replace(FIGURE, ocr_text=" "), None, least=0.5).text
+    assert "é" * 1_024 == Asset.model_validate(an_asset(describe(long, None, least=0.5).text)).text_description
+
+
+def an_asset(description: str | None) -> dict[str, object]:
+    ref = {"tenant_id": "t", "workflow_id": "w", "asset_id": str(uuid4()), "document_id": str(uuid4())}
+    blob = {"type": "file", "uri": "docmill://b/k", "sha256": "0" * 64, "size": 1}
+    return {
+        "ref": ref,
+        "media_type": "image/png",
+        "blob": blob,
+        "caption_method": "ocr_only",
+        "text_description": description,
+        "created_at": "2026-01-01T00:00:00Z",
+        "checksum": "0" * 64,
+    }
 
 
 def test_the_surroundings_are_cut_to_whole_characters_nearest_to_the_image() -> None:
@@ -156,7 +180,7 @@ async def test_a_first_attempt_without_captions_stays_without(ports: Ports, peer
     await publish.run(ports, step)
     await publish.run(ports, step)
 
-    assert [("ocr_only", None)] == await captions(ports, step.task)
+    assert [("ocr_only", "SALE")] == await captions(ports, step.task)
 
 
 async def test_the_next_version_does_not_ask_again(ports: Ports, peer: ModelPeer, tmp_path: Path) -> None:
@@ -184,6 +208,6 @@ async def test_a_slow_model_holds_nobody_up(ports: Ports, peer: ModelPeer, tmp_p
             Parsed("local", "text/plain", (Page(0, "Text"),)),
         )
 
-    assert [("ocr_only", None)] == await captions(ports, step.task)
+    assert [("ocr_only", "SALE")] == await captions(ports, step.task)
     assert isinstance(failed.value.error, StageFailed)
     assert ("llm_budget", False) == (failed.value.error.code, failed.value.error.retryable)

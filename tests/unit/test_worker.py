@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from docmill.work import control, intake, query
 from docmill.work.notify import Notifier
 from docmill.work.turns import line_up
 from support.elsewhere import Elsewhere
+from support.waiting import until
 
 
 class SlowEngine:
@@ -89,12 +90,6 @@ async def working(
             yield ports
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def submitted(ports: Ports, name: str = "a.txt", engine: str | None = None) -> Task:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"hello"
@@ -148,8 +143,7 @@ async def test_a_forced_cancel_stops_the_work_at_once(tmp_path: Path) -> None:
     engine = SlowEngine(30)
     async with working(tmp_path, engine) as ports:
         task = await submitted(ports)
-        while not engine.starts:
-            await asyncio.sleep(0.01)
+        await until(lambda: engine.starts)
         await control.cancel(ports, LOCAL, task.id, force=True)
         async with asyncio.timeout(1):
             while not engine.stopped:
@@ -161,8 +155,7 @@ async def test_a_stop_gives_back_without_costing_an_attempt(tmp_path: Path) -> N
     slow, quick = SlowEngine(30), SlowEngine(0)
     async with working(tmp_path, slow) as ports:
         task = await submitted(ports)
-        while not slow.starts:
-            await asyncio.sleep(0.01)
+        await until(lambda: slow.starts)
     async with working(tmp_path, quick) as ports:
         done = await ended(ports, await query.task(ports, LOCAL, task.id))
 

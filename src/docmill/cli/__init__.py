@@ -38,10 +38,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("docmill.cli.schema:schema", "Print the JSON Schema of a contract."),
     "explain": ("docmill.cli.explain:explain", "Say what an error code means and what to do next."),
 }
+STOPPED_BY_SIGNALS = frozenset({"serve", "worker", "worker-server", "convert"})
+"""Commands that SIGINT and SIGTERM end in order, from the first instruction on."""
 OPTIONS = {"--version": "Show the version and exit.", "-h, --help": "Show this message and exit."}
 
 
 def main() -> None:
+    if STOPPED_BY_SIGNALS.intersection(sys.argv[1:2]):
+        # Before all other imports: until then a signal has its default effect, or the one that was inherited.
+        from docmill.cli import shutdown
+
+        shutdown.install(is_service=sys.argv[1] != "convert")
     if sys.argv[1:] in (["--help"], ["-h"]):
         print(help_page())  # noqa: T201 - click would take four times as long to load as this takes in all
         return

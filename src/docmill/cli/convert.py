@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from docmill.cli import shutdown
 from docmill.cli.board import Board, board
 from docmill.cli.failed import failed, remember, state_file
 from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, HINT, Trouble, told
@@ -28,7 +28,8 @@ ALL_FILES = "all files"
 
 @click.command(
     epilog="Exit codes: 0 every document has its twin, 1 some failed or were kept because a person edited their twin, "
-    "2 wrong usage, 130 interrupted. What is done stays done: the same command goes on where it ended."
+    "2 wrong usage, 130 stopped by SIGINT, 143 by SIGTERM. What is done stays done: the same command goes on where it "
+    "ended."
 )
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path, readable=False)
@@ -88,10 +89,10 @@ def convert(
     with standard_output() as stdout:
         told_all = Tally(stdout, dry_run=dry_run, as_json=as_json, jsonl=jsonl)
         try:
-            with told(), asyncio.Runner() as runner:
-                runner.run(_run(asked, told_all))
-        except KeyboardInterrupt:
-            told_all.interrupted = True
+            with told():
+                shutdown.current().run(lambda: _run(asked, told_all))
+        except (shutdown.Interrupted, KeyboardInterrupt) as stopped:
+            told_all.interrupted = getattr(stopped, "exit_code", EXIT_INTERRUPTED)
         told_all.sum_up()
     raise SystemExit(told_all.exit_code)
 
@@ -123,8 +124,11 @@ async def _run(asked: Asked, tally: Tally) -> None:
         sources = [source for source in sources if str(source.path.resolve()) in known]
     tally.files = len(sources)
     chosen = settings.load(jobs=asked.jobs)
+    shutdown.current().grace_s = chosen.grace
     engine = compose.local_engine(chosen)
     try:
+        if chosen.sandbox == "require" and not asked.dry_run:
+            await engine.confirm_sandbox()
         with scratch_folder() as scratch:
             worker = Converter(engine, shelf, scratch, Options(**asked.options), chosen.jobs)
             with board(tally.out, lines=not tally.is_json) as shown, tally.remembering(asked.dry_run):
@@ -188,7 +192,8 @@ class Tally:
     as_json: bool = False
     jsonl: bool = False
     files: int = 0
-    interrupted: bool = False
+    interrupted: int | None = None
+    """The exit code of a run that a signal stopped."""
     counts: Counter[str] = field(default_factory=Counter)
     pages: int = 0
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -208,7 +213,7 @@ class Tally:
     @property
     def exit_code(self) -> int:
         if self.interrupted:
-            return EXIT_INTERRUPTED
+            return self.interrupted
         return EXIT_FAILED if self.counts["failed"] or self.counts["kept"] else 0
 
     def add(self, outcome: Outcome, shown: Board) -> None:
@@ -239,7 +244,7 @@ class Tally:
         if self.as_json:
             counts = {state: self.counts[state] for state in ("converted", "current", "kept", "skipped", "failed")}
             total = {"files": self.files, **counts, "pages": self.pages, "seconds": round(seconds, 3)}
-            self.out.json({**total, "interrupted": self.interrupted, "outcomes": self.records})
+            self.out.json({**total, "interrupted": self.interrupted is not None, "outcomes": self.records})
             return
         would = "would be " if self.dry_run else ""
         parts = [f"{self.counts['converted']} {would}converted"]

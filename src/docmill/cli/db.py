@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from docmill.cli.failure import EXIT_FAILED, Trouble, told, usable_database
+from docmill.cli.database import load_settings
+from docmill.cli.failure import EXIT_FAILED, told, usable_database
 from docmill.cli.keys import data_option, json_option
 from docmill.cli.output import plural, standard_output
 
@@ -59,13 +60,10 @@ def upgrade(data: Path | None, as_json: bool) -> None:
 
 
 def _with_database(data: Path | None, work: Callable[[Database], Awaitable[list[str]]], *, create: bool) -> list[str]:
-    from docmill import compose, settings
+    from docmill import compose
 
     async def main() -> list[str]:
-        chosen = settings.load(data=data)
-        if not create and not chosen.database_url and not (chosen.data / "docmill.db").exists():
-            raise Trouble(f"There is no database in {chosen.data}. 'docmill db upgrade' creates one.")
-        database = compose.open_database(chosen)
+        database = compose.open_database(load_settings(data, create=create))
         try:
             return await work(database)
         finally:

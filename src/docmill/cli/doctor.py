@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from docmill.cli.api import url_option
-from docmill.cli.failure import EXIT_FAILED
+from docmill.cli.doctor_checks import check_shared, check_variables, list_settings
+from docmill.cli.failure import EXIT_FAILED, log_to_stderr
 from docmill.cli.keys import data_option, json_option
 from docmill.cli.output import Out, printable, standard_output
 from docmill.core.errors import DocmillError
@@ -32,12 +33,27 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 def doctor(data: Path | None, url: str, as_json: bool) -> None:
     """Look for what would keep docmill from working, and say what to do about it."""
+    log_to_stderr()
     with standard_output() as out:
+        in_force = _settings(data)
+        if not as_json:
+            for one in in_force:
+                out.line(f"set   {one['name']:<22} {printable(one['value'])}  ({one['place'] or one['origin']})")
         found = asyncio.run(_examine(data, url, out, as_json=as_json))
         if as_json:
             good = all(one.status != "fail" for one in found)
-            out.json({"ok": good, "checks": [asdict(one) for one in found]})
+            out.json({"ok": good, "checks": [asdict(one) for one in found], "settings": in_force})
     raise SystemExit(EXIT_FAILED if any(one.status == "fail" for one in found) else 0)
+
+
+def _settings(data: Path | None) -> list[dict[str, str]]:
+    """Empty if they cannot be used: the checks say why."""
+    from docmill import settings
+
+    try:
+        return list_settings(settings.load(data=data), {"data": data})
+    except DocmillError:
+        return []
 
 
 async def _examine(data: Path | None, url: str, out: Out, *, as_json: bool) -> list[Finding]:
@@ -61,11 +77,17 @@ async def findings(data: Path | None, url: str) -> AsyncIterator[Finding]:
     try:
         chosen = settings.load(data=data)
     except DocmillError as error:
-        yield Finding("settings", "fail", f"{error.code}: {error.message}", "Mend it and run this again.")
+        yield Finding("settings", "fail", f"{error.code}: {error.message}", "Correct it and run this again.")
         return
     yield Finding("settings", "ok", f"data in {chosen.data}, {chosen.jobs} documents at once")
+    if unknown := check_variables():
+        yield unknown
     yield folder(chosen)
     yield await database(chosen)
+    async for one in check_shared(chosen):
+        yield one
+    for one in await stored(chosen):
+        yield one
     async for one in engine(chosen):
         yield one
     yield models()
@@ -112,6 +134,30 @@ async def database(chosen: Settings) -> Finding:
     if missing:
         return Finding("database", "warn", f"{kind}: {len(missing)} migrations to apply", "docmill db upgrade")
     return Finding("database", "ok", f"{kind}, newest schema")
+
+
+async def stored(chosen: Settings) -> list[Finding]:
+    """What the database and the store say about each other, once there is a database of the newest schema."""
+    from docmill import compose
+    from docmill.adapters.sql.migrate import pending
+    from docmill.work import doctor as looks
+
+    if not chosen.database_url and not (chosen.data / "docmill.db").exists():
+        return []
+    try:
+        async with asyncio.timeout(looks.PATIENCE_S), AsyncExitStack() as stack:
+            opened = compose.open_database(chosen)
+            stack.push_async_callback(opened.close)
+            if await pending(opened):
+                return []
+            store = compose.open_store(chosen)
+            stack.push_async_callback(store.close)
+            secrets = looks.webhook_secrets(await compose.webhooks(chosen, opened).unreadable())
+            return [secrets, await looks.stored_files(compose.pointers(opened), store)]
+    except DocmillError as error:
+        return [Finding("objects", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")]
+    except Exception as error:  # the database itself was reported before
+        return [Finding("objects", "warn", f"not checked: {type(error).__name__}", "Repair the database first.")]
 
 
 async def engine(chosen: Settings) -> AsyncIterator[Finding]:

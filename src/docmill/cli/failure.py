@@ -66,7 +66,15 @@ def usable_database() -> Iterator[None]:
 @contextmanager
 def told() -> Iterator[None]:
     """Errors of ours end the command with their code."""
+    log_to_stderr()
     try:
         yield
     except DocmillError as error:
         raise Failure(error.code, error.message) from error
+
+
+def log_to_stderr() -> None:
+    """Warnings of the parts that a command uses. Without this they would go to standard output, among the results."""
+    from docmill.http import logs
+
+    logs.configure(json=False, level="warning")

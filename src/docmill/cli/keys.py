@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from docmill.cli.database import load_settings
 from docmill.cli.failure import EXIT_FAILED, told, usable_database
 from docmill.cli.output import complain, standard_output
 from docmill.cli.table import write_table
@@ -42,20 +43,28 @@ def keys() -> None:
 @click.argument("name")
 @click.option("--user", default="local", show_default=True, help="Whose tasks the key sees.")
 @click.option("--tenant", default="local", show_default=True, help="Whose documents the key sees.")
-@click.option("--admin", is_flag=True, help="The key may do what an operator may.")
+@click.option("--admin", is_flag=True, help="The key may manage the API keys of its tenant.")
+@click.option("--operator", is_flag=True, help="The key may see metrics, settings and the API keys of all tenants.")
 @click.option("--expires", type=click.IntRange(1, 36_500), metavar="DAYS", help="Days until it ends; default: never.")
 @data_option
 @json_option
 def create_key(
-    name: str, user: str, tenant: str, admin: bool, expires: int | None, data: Path | None, as_json: bool
+    name: str,
+    user: str,
+    tenant: str,
+    admin: bool,
+    operator: bool,
+    expires: int | None,
+    data: Path | None,
+    as_json: bool,
 ) -> None:
     """Create a key and print its secret, this once."""
     from docmill.core.access import Principal
     from docmill.work import keys as work
 
-    who = Principal(user, tenant, is_admin=admin)
+    who = Principal(user, tenant, is_admin=admin or operator, is_operator=operator)
     ends = round(time.time() * 1000) + expires * DAY_MS if expires else None
-    key, secret = _with_ring(data, lambda ring: work.create(_only(ring), name, who, expires_ms=ends))
+    key, secret = _with_ring(data, lambda ring: work.create(_only(ring), name, who, expires_ms=ends), create=True)
     with standard_output() as out:
         if as_json:
             out.json({**key_json(key), "secret": secret})
@@ -98,6 +107,7 @@ def key_json(key: ApiKey) -> dict[str, Any]:
         "user": key.principal.user,
         "tenant": key.principal.tenant,
         "admin": key.principal.is_admin,
+        "operator": key.principal.is_operator,
         "state": state(key),
         "created_at": _iso(key.created_ms),
         "used_at": _iso(key.used_ms),
@@ -123,11 +133,11 @@ def _only(ring: KeyRing) -> Ports:
     return cast("Ports", OnlyKeys(ring))
 
 
-def _with_ring(data: Path | None, work: Callable[[KeyRing], Awaitable[T]]) -> T:
-    from docmill import compose, settings
+def _with_ring(data: Path | None, work: Callable[[KeyRing], Awaitable[T]], *, create: bool = False) -> T:
+    from docmill import compose
 
     async def main() -> T:
-        async with compose.key_ring(settings.load(data=data)) as ring:
+        async with compose.key_ring(load_settings(data, create=create)) as ring:
             return await work(ring)
 
     with told(), usable_database():

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
+from docmill.cli.database import load_settings
 from docmill.cli.failure import EXIT_FAILED, Trouble, told, usable_database
 from docmill.cli.keys import data_option, json_option
 from docmill.cli.output import EXIT_READER_GONE, Out, complain, plural, printable, standard_output
@@ -50,8 +51,9 @@ def export_all(file: Path, data: Path | None, as_json: bool) -> None:
     The service may run meanwhile. Tasks that have not ended are left out; so are the secrets of webhooks. API keys are
     in it as hashes.
     """
+    chosen = _settings(data, create=False)
     with _failing(), _writing(file) as stream:
-        exported = asyncio.run(_export(_settings(data), stream))
+        exported = asyncio.run(_export(chosen, stream))
     if str(file) == STANDARD:
         for line in _export_lines(exported):
             complain(line)
@@ -80,7 +82,7 @@ def import_all(file: Path, dry_run: bool, keys: bool, data: Path | None, as_json
     The archive is checked whole before anything is written. What is here already stays as it is, so that the same
     archive can be imported twice. Rules, tables and tasks whose number is taken get a new one.
     """
-    chosen = _settings(data)
+    chosen = _settings(data, create=not dry_run)
     with _failing(), _reading(file, chosen) as stream:
         done = asyncio.run(_import(chosen, stream, dry_run=dry_run, keys=keys))
     with standard_output() as out:
@@ -107,11 +109,9 @@ async def _import(chosen: Settings, stream: IO[bytes], *, dry_run: bool, keys: b
         return await moving.load(inventory, store, stream, dry_run=dry_run, keys=keys)
 
 
-def _settings(data: Path | None) -> Settings:
-    from docmill import settings
-
+def _settings(data: Path | None, *, create: bool) -> Settings:
     with told():
-        return settings.load(data=data)
+        return load_settings(data, create=create, with_objects=True)
 
 
 @contextmanager

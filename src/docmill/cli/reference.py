@@ -36,8 +36,12 @@ CODE` tells more.
 | 2 | wrong usage, a setting that cannot be used, or no service at the address |
 | 3 | `check`: a value breaks its contract |
 | 4 | the service answered with an error; its code is printed |
-| 130 | interrupted; the command says how to go on |
+| 130 | interrupted by SIGINT; the command says how to go on |
 | 141 | the reader of the output went away, as with `\\| head` |
+| 143 | ended by SIGTERM |
+
+`serve`, `worker` and `worker-server` exit with 0 when SIGINT or SIGTERM stops them, also while they start. They exit
+with 130 or 143 if a second signal ends them at once, or if they did not stop within the grace period and 2 seconds.
 """
 WIDTH = 100
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from docmill import __version__
+from docmill.cli import shutdown
 from docmill.cli.failure import told, usable_database
 from docmill.cli.output import standard_output
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit codes: 0 stopped by a signal, 2 could not start: a setting, the data folder or the address."
+    epilog="Exit codes: 0 stopped by a signal, 2 could not start: a setting, the data folder or the address, 130 or "
+    "143 ended at once by a second SIGINT or SIGTERM, or because it did not stop within its grace period."
 )
 @click.option("--host", help="Address to serve on; default: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to serve on; default: 8321; 0 picks a free one.")
@@ -64,13 +64,11 @@ def run(chosen: Settings) -> None:
         with standard_output() as out:
             out.line(f"docmill {__version__} serves {address} ({place})")
 
-    # uvicorn raises a signal again once it has stopped. As SIGINT it ends the loop, and what we opened is closed; the
-    # default of SIGTERM would kill us in the middle of that.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    stop = shutdown.current()
+    stop.grace_s = chosen.grace
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(compose.serve(chosen, on_ready=on_ready))
-    except KeyboardInterrupt:
+        stop.run(lambda: compose.serve(chosen, on_ready=on_ready), loop_factory=uvloop.new_event_loop)
+    except (shutdown.Interrupted, KeyboardInterrupt):
         pass
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

@@ -9,13 +9,15 @@ import click
 from docmill.cli import api as service
 from docmill.cli.api import ETL, Api, Event, json_option, url_option
 from docmill.cli.board import board, is_terminal
-from docmill.cli.failure import EXIT_INTERRUPTED
+from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED
 from docmill.cli.following import exit_code, follow_all, print_events, say_goodbye, told_event, told_task
-from docmill.cli.output import Out, printable, standard_output
+from docmill.cli.output import Out, complain, printable, standard_output
 from docmill.cli.table import short_time, write_fields, write_table
 
 STATUSES = ("pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled")
 EXITS = "Exit codes: 0 done, 2 wrong usage or no service there, 4 the service refused."
+
+RESULT_EXITS = "Exit codes: 0 done, 1 the result is lost, 2 wrong usage or no service there, 4 the service refused."
 
 task_argument = click.argument("task_id", type=click.IntRange(1), metavar="ID")
 
@@ -69,14 +71,17 @@ def show_task(task_id: int, url: str, as_json: bool) -> None:
         if as_json:
             out.json(task)
             return
-        meta = {name: value for name, value in task["metadata"].items() if name not in ("stage", "damaged_pages")}
+        lists = ("damaged_pages", "missing_archives")
+        meta = {name: value for name, value in task["metadata"].items() if name not in ("stage", *lists)}
+        missing = ", ".join(task["metadata"]["missing_archives"])
         damaged = ", ".join(str(index + 1) for index in task["metadata"]["damaged_pages"])
         shown = {name: task[name] for name in ("task_id", "filename", "status", "progress", "project_id", "rule_id")}
         times = {name: short_time(task[name]) for name in ("created_at", "updated_at")}
-        write_fields(out, {**shown, **times, "error": task["error"], **meta, "damaged_pages": damaged})
+        listed = dict(zip(lists, (damaged, missing), strict=True))
+        write_fields(out, {**shown, **times, "error": task["error"], **meta, **listed})
 
 
-@tasks.command("result", epilog=EXITS)
+@tasks.command("result", epilog=RESULT_EXITS)
 @task_argument
 @url_option
 def show_result(task_id: int, url: str) -> None:
@@ -84,6 +89,9 @@ def show_result(task_id: int, url: str) -> None:
     task = service.run(url, lambda api: api.task(task_id))
     with standard_output() as out:
         out.json(task["result"])
+    if code := task["metadata"].get("result_error"):
+        complain(f"The result cannot be read from the store: {code}. 'docmill explain {code}' says what to do.")
+        raise SystemExit(EXIT_FAILED)
 
 
 @tasks.command(

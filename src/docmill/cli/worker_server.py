@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from uuid import uuid4
 import click
 
 from docmill import __version__
+from docmill.cli import shutdown
 from docmill.cli.failure import told
 from docmill.cli.output import standard_output
 
@@ -28,7 +28,8 @@ API_KEY = "DOCMILL_WORKER_API_KEY"
 
 @click.command(
     "worker-server",
-    epilog="Exit codes: 0 stopped by a signal, 2 could not start: a setting, the spool or the address.",
+    epilog="Exit codes: 0 stopped by a signal, 2 could not start: a setting, the spool or the address, 130 or 143 "
+    "ended at once by a second SIGINT or SIGTERM, or because it did not stop within its grace period.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
@@ -68,12 +69,11 @@ def run(chosen: Settings, spool: Path) -> None:
 
     as_json = chosen.log_format == "json" or (chosen.log_format == "auto" and not sys.stderr.isatty())
     logs.configure(json=as_json, level=chosen.log_level)
-    # As with `serve`: uvicorn raises the signal again once it has stopped.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    stop = shutdown.current()
+    stop.grace_s = chosen.grace
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(chosen, spool))
-    except KeyboardInterrupt:
+        stop.run(lambda: serve(chosen, spool), loop_factory=uvloop.new_event_loop)
+    except (shutdown.Interrupted, KeyboardInterrupt):
         pass
     except SpoolTaken as error:
         raise Conflict("data_locked", folder=spool) from error
@@ -83,9 +83,11 @@ def run(chosen: Settings, spool: Path) -> None:
 
 
 async def serve(chosen: Settings, spool: Path) -> None:
-    import uvicorn
 
     from docmill import compose
+    from docmill.http.connections import Connections
+    from docmill.http.server import Config
+    from docmill.http.stoppable import StoppableServer
     from docmill.remote.desk import Desk
     from docmill.remote.server import ServerOptions, build_app
 
@@ -102,8 +104,9 @@ async def serve(chosen: Settings, spool: Path) -> None:
         max_source_bytes=chosen.upload_bytes,
         version=__version__,
     )
-    config = uvicorn.Config(
+    config = Config(
         build_app(desk, options),
+        Connections(compose.connection_limits(chosen, compose.raise_open_files())),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -111,13 +114,15 @@ async def serve(chosen: Settings, spool: Path) -> None:
         lifespan="off",
         timeout_graceful_shutdown=max(1, round(chosen.grace)),
     )
+    if chosen.sandbox == "require":
+        await engine.confirm_sandbox()
     # Not uvicorn's lifespan: an error in there would become a line in the log and a mute exit.
     await desk.open()
-    warming = asyncio.create_task(engine.warm())
+    warming = asyncio.gather(compose.log_sandbox(engine), engine.warm(), return_exceptions=True)
     try:
         with standard_output() as out:
             out.line(f"docmill {__version__} worker serves {compose.address(listener)} (spool in {spool})")
-        await uvicorn.Server(config).serve(sockets=[listener])
+        await StoppableServer(config).serve_until_cancelled(listener)
     finally:
         warming.cancel()
         await desk.close()
@@ -140,7 +145,7 @@ class LocalParser:
         from docmill.ports import Work
         from docmill.remote.desk import Parsed
 
-        work = Work(0, uuid4(), order.source, order.filename, order.folder, order.options)
+        work = Work(0, uuid4(), order.source, order.filename, order.folder, order.options, is_source_ours=True)
         parsed = await self._engine.start(work, report)
         return Parsed(
             parsed.markdown,

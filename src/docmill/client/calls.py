@@ -148,8 +148,11 @@ def wait(task_id: int, *, timeout: float | None = None) -> Steps[Task]:
 
 
 def result(task_id: int, *, timeout: float | None = None) -> Steps[Any]:
-    """The output of the task, once it is completed; `TaskEnded` if it failed or was cancelled."""
-    return (yield from completed(task_id, timeout=timeout)).result
+    """The output of the task, once it is completed; `TaskEnded` if it failed, was cancelled or lost its result."""
+    found = yield from completed(task_id, timeout=timeout)
+    if found.metadata.result_error:
+        raise TaskEnded(found)
+    return found.result
 
 
 def completed(task_id: int, *, timeout: float | None = None) -> Steps[Task]:

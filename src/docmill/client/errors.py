@@ -101,6 +101,8 @@ class TaskEnded(ClientError):
     def __init__(self, task: Task) -> None:
         said = task.error or f"task {task.id} is {task.status}"
         code = "task_cancelled" if task.status == "cancelled" else task.metadata.error_code or "stage_failed"
+        if lost := task.metadata.result_error:
+            code, said = lost, f"the result of task {task.id} cannot be read from the store"
         super().__init__(code, said)
         self.task = task
 

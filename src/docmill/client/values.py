@@ -29,10 +29,15 @@ class Metadata:
     pages_done: int | None = None
     pages_total: int | None = None
     damaged_pages: list[int] = field(default_factory=list)
+    missing_archives: list[str] = field(default_factory=list)
     cache_hit: bool = False
     document_id: str | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
+    mount_table_id: int | None = None
+    result_omitted: bool = False
+    result_error: str | None = None
+    """Why the result of a completed task cannot be read: `object_not_found`, `object_damaged`."""
 
 
 @dataclass(frozen=True, slots=True)

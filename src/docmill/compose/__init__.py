@@ -3,15 +3,17 @@
 This is the only place that asks which world we are in.
 """
 
-from docmill.compose.binding import key_ring, moving, opened, tracer, working
+from docmill.compose.binding import key_ring, log_sandbox, moving, opened, pointers, sharing, tracer, webhooks, working
 from docmill.compose.engines import captioner, external_workers, extractor, foresee, local_engine, provider_engine
-from docmill.compose.keeping import onedrive_tokens, open_database
+from docmill.compose.keeping import onedrive_tokens, open_database, open_store
 from docmill.compose.serving import (
     add_console,
     address,
     authenticator,
     callback_options,
+    connection_limits,
     listen,
+    raise_open_files,
     serve,
     settle,
     work,
@@ -23,20 +25,27 @@ __all__ = [
     "authenticator",
     "callback_options",
     "captioner",
+    "connection_limits",
     "external_workers",
     "extractor",
     "foresee",
     "key_ring",
     "listen",
     "local_engine",
+    "log_sandbox",
     "moving",
     "onedrive_tokens",
     "open_database",
+    "open_store",
     "opened",
+    "pointers",
     "provider_engine",
+    "raise_open_files",
     "serve",
     "settle",
+    "sharing",
     "tracer",
+    "webhooks",
     "work",
     "working",
 ]

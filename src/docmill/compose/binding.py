@@ -26,13 +26,24 @@ from docmill.adapters.sql.keys import SqlKeys
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.migrate import migrate
 from docmill.adapters.sql.outbox import SqlOutbox
+from docmill.adapters.sql.pointers import SqlPointers
 from docmill.adapters.sql.rules import SqlRules
+from docmill.adapters.sql.sealing import Sealer
+from docmill.adapters.sql.sqlite import SqliteDatabase
 from docmill.adapters.sql.tables import SqlTables
 from docmill.adapters.sql.tombstones import SqlTombstones
 from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.compose.engines import auto_engine, captioner, external_workers, extractor, local_engine, provider_engine
 from docmill.compose.folders import alone_in, clear_scratch, own_scratch
-from docmill.compose.keeping import libraries, links, open_database, open_store
+from docmill.compose.keeping import (
+    batch_links,
+    libraries,
+    links,
+    open_database,
+    open_store,
+    sealing_secrets,
+    tighten_data,
+)
 from docmill.core.errors import Invalid
 from docmill.core.retention import Retention
 from docmill.ports import (
@@ -43,9 +54,11 @@ from docmill.ports import (
     Limiter,
     Limits,
     NoTracer,
+    Pointers,
     Ports,
     Queue,
     RunState,
+    SandboxedEngine,
     Signals,
     Store,
     Tracer,
@@ -61,6 +74,12 @@ log = structlog.get_logger(__name__)
 DAY_MS = 24 * 3600 * 1000
 
 
+MAX_LOST_ALONE_IN_FLEET = 3
+MAX_LOST_ALONE_EMBEDDED = 100
+"""One process does everything here: its death says little about the document that it was parsing, which a child process
+reads. A document is given up only so that a machine does not restart for ever."""
+
+
 def limits(settings: Settings) -> Limits:
     llm, captions = settings.llm, settings.captions
     plain = Limits(
@@ -68,7 +87,9 @@ def limits(settings: Settings) -> Limits:
         task_timeout_s=settings.etl_task_timeout,
         lease_ms=round(settings.lease * 1000),
         beat_s=settings.heartbeat,
+        max_lost_alone=MAX_LOST_ALONE_IN_FLEET if settings.database_url else MAX_LOST_ALONE_EMBEDDED,
         sweep_s=settings.sweep,
+        failure_grace_ms=round(settings.failure_grace * 1000),
         stay_home=settings.routing.stay_home,
         webhook_s=settings.webhook_timeout,
         webhook_window_ms=round(settings.webhook_days * DAY_MS),
@@ -141,11 +162,11 @@ def tracer(settings: Settings) -> Tracer:
 
 
 def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, app_url: str = "") -> Ports:
-    local = local_engine(settings)
+    local = local_engine(settings, scratch)
     engines: dict[str, Engine] = {"local": local}
-    providers = {name: provider_engine(settings, name) for name in settings.providers}
-    engines |= {**providers, "auto": auto_engine(settings, local, providers)}
-    store = open_store(settings)
+    providers = {name: provider_engine(settings, name, scratch) for name in settings.providers}
+    engines |= {**providers, "auto": auto_engine(settings, local, providers, scratch)}
+    store, sealer = open_store(settings), Sealer(lambda: sealing_secrets(settings))
     return Ports(
         ledger=SqlLedger(database),
         tombstones=SqlTombstones(database),
@@ -156,8 +177,8 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         tables=SqlTables(database),
         documents=SqlDocuments(database),
         keys=SqlKeys(database),
-        webhooks=SqlWebhooks(database),
-        outbox=SqlOutbox(database),
+        webhooks=SqlWebhooks(database, sealer),
+        outbox=SqlOutbox(database, sealer),
         poster=GuardedPoster(
             GuardedFetcher(
                 allow_networks=[ip_network(one) for one in settings.webhook_networks], ports=settings.webhook_ports
@@ -170,9 +191,11 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         workers=external_workers(settings),
         app_url=app_url,
         links=links(settings, store, app_url),
+        batch_links=batch_links(settings),
         limiter=shared.limiter,
         runstate=shared.runstate,
         fetcher=GuardedFetcher(allow_networks=[ip_network(one) for one in settings.fetch_networks]),
+        pointers=SqlPointers(database),
         extractor=extractor(settings),
         captioner=captioner(settings),
         tracer=tracer(settings),
@@ -187,6 +210,7 @@ async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
     async with AsyncExitStack() as stack:
         if settings.is_distributed:
             scratch = stack.enter_context(own_scratch(settings.data / "scratch"))
+            tighten_data(settings)
         else:
             stack.enter_context(alone_in(settings.data))
             scratch = (settings.data / "scratch").resolve()
@@ -194,12 +218,59 @@ async def opened(settings: Settings, app_url: str = "") -> AsyncIterator[Ports]:
         database = open_database(settings)
         stack.push_async_callback(database.close)
         await migrate(database)
+        await seal_secrets(settings, database)
         shared = await stack.enter_async_context(sharing(settings))
         ports = bind(settings, database, shared, scratch, settings.app_url or app_url)
         stack.push_async_callback(_close, ports)
         # Whoever knows its id may name the default rule in the very first request.
         await ports.rules.default()
         yield ports
+
+
+def webhooks(settings: Settings, database: Database) -> SqlWebhooks:
+    return SqlWebhooks(database, Sealer(lambda: sealing_secrets(settings)))
+
+
+def pointers(database: Database) -> Pointers:
+    return SqlPointers(database)
+
+
+async def seal_secrets(settings: Settings, database: Database) -> None:
+    """Encrypt the secrets of webhooks that an older version stored as they are, or under an older secret."""
+    sealed, unreadable = await webhooks(settings, database).seal_all()
+    if sealed:
+        log.info("webhook_secrets_encrypted", webhooks=sealed)
+        if isinstance(database, SqliteDatabase):
+            await database.truncate_log()  # the plain text is also in the log
+    if unreadable:
+        log.error("webhook_secret_unreadable", webhooks=unreadable)
+
+
+@asynccontextmanager
+async def confirming_sandbox(settings: Settings, ports: Ports) -> AsyncIterator[None]:
+    """Learn at start how parsers are confined: before anything else if the settings require a level, else beside it.
+
+    A service that starts no parser before the first document (`warm = false`) learns it from that one.
+    """
+    if not settings.warm and settings.sandbox != "require":
+        yield
+        return
+    confined = [engine for engine in ports.engines.values() if isinstance(engine, SandboxedEngine)]
+    looking = asyncio.gather(*map(log_sandbox, confined))
+    try:
+        if settings.sandbox == "require":
+            await looking
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def log_sandbox(engine: SandboxedEngine) -> None:
+    facts = await engine.confirm_sandbox()
+    reached = facts.pop("level", "unknown")
+    say = log.info if reached == "full" else log.warning
+    say("sandbox", reached=reached, **facts)
 
 
 async def _close(ports: Ports) -> None:

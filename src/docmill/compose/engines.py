@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmill.adapters.engines.local import Limits as ParseLimits
 from docmill.adapters.engines.local import LocalEngine
+from docmill.adapters.engines.sandbox.kernel import hide_memory
 from docmill.adapters.workers.dispatcher import DispatcherWorker
 from docmill.adapters.workers.secretary import SecretaryWorker
 from docmill.core import routing
@@ -29,7 +30,9 @@ ASSUMED_PAGES = 200
 """That a provider takes in one go, as long as nobody has asked it."""
 
 
-def local_engine(settings: Settings) -> LocalEngine:
+def local_engine(settings: Settings, scratch: Path | None = None) -> LocalEngine:
+    """Parsers have their folders in *scratch*, by default where temporary files lie."""
+    hide_memory()
     return LocalEngine(
         settings.jobs,
         ParseLimits(
@@ -38,6 +41,8 @@ def local_engine(settings: Settings) -> LocalEngine:
             pages=settings.max_pages,
         ),
         spares=1 if settings.warm else 0,
+        scratch=scratch,
+        needs_full_sandbox=settings.sandbox == "require",
     )
 
 
@@ -68,7 +73,7 @@ def provider_client(settings: Settings, name: str) -> ProviderClient:
     )
 
 
-def provider_engine(settings: Settings, name: str) -> SlicedEngine:
+def provider_engine(settings: Settings, name: str, scratch: Path | None = None) -> SlicedEngine:
     """An engine over the network that takes documents of any length, as far as the policy lets them go there."""
     from docmill.adapters.engines.docling.engine import DoclingEngine
     from docmill.adapters.engines.mineru.engine import MinerUEngine
@@ -78,27 +83,30 @@ def provider_engine(settings: Settings, name: str) -> SlicedEngine:
     kind = DoclingEngine if (chosen.kind or name) == "docling" else MinerUEngine
     return SlicedEngine(
         kind(provider_client(settings, name), options=chosen.options, max_pages=chosen.max_pages),
-        cutter(settings),
+        cutter(settings, scratch),
         policy=policy(settings),
         home=chosen.home,
         parallel=chosen.concurrency,
     )
 
 
-def auto_engine(settings: Settings, local: Engine, providers: Mapping[str, SlicedEngine]) -> AutoEngine:
+def auto_engine(
+    settings: Settings, local: Engine, providers: Mapping[str, SlicedEngine], scratch: Path | None = None
+) -> AutoEngine:
     from docmill.adapters.engines.slicing.auto import AutoEngine, Member
 
     members = {
         name: Member(engine, settings.providers[name].home, Reach(settings.providers[name].max_pages or ASSUMED_PAGES))
         for name, engine in providers.items()
     }
-    return AutoEngine(local, members, cutter(settings), policy(settings))
+    return AutoEngine(local, members, cutter(settings, scratch), policy(settings))
 
 
-def cutter(settings: Settings) -> Cutter:
+def cutter(settings: Settings, scratch: Path | None = None) -> Cutter:
     from docmill.adapters.engines.slicing.cutting import Cutter
 
-    return Cutter(memory_mb=settings.memory_mb)
+    needs_full = settings.sandbox == "require"
+    return Cutter(memory_mb=settings.memory_mb, scratch=scratch, needs_full_sandbox=needs_full)
 
 
 def policy(settings: Settings) -> Policy:

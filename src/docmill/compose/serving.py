@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,8 +16,9 @@ import structlog
 
 from docmill import __version__
 from docmill.adapters.libraries.disk import DiskLibrary
-from docmill.compose.binding import opened, working
+from docmill.compose.binding import confirming_sandbox, opened, working
 from docmill.compose.keeping import link_secret
+from docmill.compose.observing import metrics_token, observed
 from docmill.core.access import Principal
 from docmill.core.errors import DocmillError, Forbidden, Invalid
 from docmill.core.task import TwinWish, Wishes
@@ -32,10 +32,14 @@ if TYPE_CHECKING:
 
     from docmill.http.auth import Authenticator
     from docmill.http.callbacks import CallbackOptions
+    from docmill.http.connections import ConnectionLimits
 
 log = structlog.get_logger(__name__)
 
 YOUNG = 20_000
+MAX_OPEN_FILES = 65_536
+RESERVED_FILES = 256
+"""Not for connections: databases, files on their way, pipes to parsers."""
 
 
 def settle() -> None:
@@ -64,9 +68,48 @@ def own_names(app_url: str) -> tuple[str, ...]:
     return (host,) if host else ()
 
 
+def raise_open_files() -> int:
+    """Raise the soft limit of open files as far as the system allows; the limit that is then in force."""
+    try:
+        import resource
+    except ImportError:
+        return MAX_OPEN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            log.warning("open_files_limited", soft=soft, wanted=wanted, why=str(error))
+            return soft
+        return wanted
+    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def connection_limits(settings: Settings, open_files: int) -> ConnectionLimits:
+    """As the settings say, but no more than there are files for."""
+    from docmill.http.connections import ConnectionLimits
+    from docmill.http.peers import networks
+
+    possible = max(16, open_files - RESERVED_FILES)
+    if possible < settings.max_connections:
+        log.warning("connections_limited_by_open_files", open_files=open_files, connections=possible)
+    return ConnectionLimits(
+        max_open=min(settings.max_connections, possible),
+        max_per_address=settings.max_connections_per_address,
+        proxies=networks(settings.trusted_proxies),
+        head_s=settings.head_timeout,
+        keep_alive_s=settings.keep_alive,
+    )
+
+
 async def has_accounts(settings: Settings, keys: KeyRing) -> bool:
-    """Whether there is any credential. Without one only loopback is served."""
-    if settings.jwt_secret or settings.jwks_url or await keys.any_active():
+    """Whether credentials are or ever were in use. Without any, only loopback is served."""
+    if settings.jwt_secret or settings.jwks_url:
+        # Kept in the database: a start without these settings must not open the service to everybody.
+        await keys.require()
+        return True
+    if await keys.is_required():
         return True
     if not settings.is_loopback:
         raise Forbidden("bind_refused", host=settings.host)
@@ -87,6 +130,7 @@ async def authenticator(settings: Settings, keys: KeyRing) -> Authenticator:
             jwks_url=jwks if is_address else None,
             jwks_file=Path(jwks) if jwks and not is_address else None,
             audience=settings.jwt_audience,
+            issuer=settings.jwt_issuer,
         ),
         keys,
         sessions=Sessions(link_secret(settings), keys),
@@ -117,7 +161,9 @@ def redis_check(ports: Ports) -> Callable[[], Awaitable[str | None]]:
 def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authenticator) -> None:
     """The pages for people, beside the doors for programs."""
     from docmill.console import Console, ConsoleOptions
+    from docmill.http.peers import bucket_of, networks, peer_of
 
+    proxies = networks(settings.trusted_proxies)
     console = Console(
         ports,
         identify=auth.identify,
@@ -128,6 +174,7 @@ def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authentica
             examine=lambda: doctor.examine(ports),
             settings=settings.shown(),
             needs_sign_in=auth.options.require,
+            client_of=lambda scope: bucket_of(peer_of(scope, proxies)),
         ),
     )
     app.router.routes.extend(console.routes())
@@ -169,11 +216,13 @@ def _told_if_broken(watch: asyncio.Future[None]) -> None:
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
-    """Serve until a signal says stop. *on_ready* gets the address once requests are answered."""
+    """Serve until cancelled, then stop in order. *on_ready* gets the address once requests are answered."""
+    open_files = raise_open_files()
     listener = listen(settings.host, settings.port)
     async with opened(settings, address(listener)) as ports:
         await has_accounts(settings, ports.keys)
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(confirming_sandbox(settings, ports))
             # Where workers are processes of their own, the API works only if it is told to.
             worker = await stack.enter_async_context(working(settings, ports)) if settings.jobs else None
             if settings.inbox:
@@ -186,17 +235,23 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
             auth = await authenticator(settings, ports.keys)
             options = HttpOptions(
                 version=__version__,
-                allowed_hosts=(*settings.allowed_hosts, *own_names(ports.app_url)),
+                allowed_hosts=settings.allowed_hosts,
+                own_hosts=own_names(ports.app_url),
+                allowed_origins=settings.allowed_origins,
+                metrics_token=metrics_token(settings),
                 max_upload_bytes=ports.limits.upload_bytes,
+                max_event_streams=settings.max_event_streams,
                 is_working=(lambda: worker.is_alive) if worker else None,
                 checks={"redis": redis_check(ports)} if settings.is_distributed else {},
             )
             app = build_app(ports, auth=auth, options=options, callbacks=callback_options(settings))
+            if worker:
+                app.state.metrics.observe_worker(is_alive=lambda: worker.is_alive, count_running=lambda: worker.busy)
             add_console(app, settings, ports, auth)
             # The socket listens already: who calls between this line and the next is answered, only later.
             on_ready(address(listener))
             settle()
-            await run(app, listener, grace_s=settings.grace)
+            await run(app, listener, grace_s=settings.grace, limits=connection_limits(settings, open_files))
 
 
 WORKER_ALONE = (
@@ -205,15 +260,20 @@ WORKER_ALONE = (
 )
 
 
-async def work(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
-    """Work until a signal says stop. *on_ready* gets the worker's name."""
+async def work(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
+    """Work until cancelled, then return unfinished tasks to the queue.
+
+    *on_ready* gets the worker's name, and the address of its metrics if they have one.
+    """
     if not settings.is_distributed:
         raise Invalid("setting_invalid", name="redis_url", why=WORKER_ALONE)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    async with opened(settings) as ports, working(settings, ports) as worker:
-        on_ready(worker.name)
+    listener = None if settings.metrics_port is None else listen(settings.host, settings.metrics_port)
+    async with (
+        opened(settings) as ports,
+        confirming_sandbox(settings, ports),
+        working(settings, ports) as worker,
+        observed(settings, ports, worker, listener),
+    ):
+        on_ready(worker.name, address(listener) if listener else "")
         settle()
-        await stopping.wait()
+        await asyncio.get_running_loop().create_future()

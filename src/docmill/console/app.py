@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from docmill.console.pages import (
     deliveries,
@@ -31,7 +32,8 @@ from docmill.console.pages import (
 from docmill.console.rendering import Renderer
 from docmill.console.visit import SEED_COOKIE, Form, Visit, open_visit, read_form
 from docmill.core.access import Principal
-from docmill.core.errors import DocmillError, NotFound, StageFailed, Unauthorized
+from docmill.core.body_limits import accept_body
+from docmill.core.errors import DocmillError, NotFound, StageFailed, Unauthorized, unwrap
 from docmill.ports import Ports
 from docmill.work.doctor import Finding
 from docmill.work.sessions import COOKIE, Sessions
@@ -46,6 +48,10 @@ PAGE_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+MAX_FORM_BYTES = 2 * 1024**2
+"""A rule with its prompt and schema, percent-encoded."""
+MAX_OPEN_FORM_BYTES = 16 * 1024
+"""Of a form that anybody may send."""
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 log = structlog.get_logger("docmill.console")
@@ -65,6 +71,8 @@ class ConsoleOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings in force, secrets left out."""
     needs_sign_in: bool = False
+    client_of: Callable[[Scope], str] = lambda scope: (scope.get("client") or ("unknown", 0))[0]
+    """Who limits on sign-in count as one client."""
 
 
 class Console:
@@ -88,10 +96,13 @@ class Console:
         for path, page in PAGES.items():
             found.append(Route(path, self._page(page), methods=["GET"]))
         for path, action in ACTIONS.items():
-            found.append(Route(path, self._action(action), methods=["POST"]))
+            # The console identifies the visitor before it reads the form, and sends strangers to its sign-in page.
+            endpoint = accept_body(max_bytes=MAX_FORM_BYTES, is_public=True)(self._action(action))
+            found.append(Route(path, endpoint, methods=["POST"]))
+        open_form = accept_body(max_bytes=MAX_OPEN_FORM_BYTES, is_public=True)
         found.append(Route("/sign-in", self._open_page(sign_in.show), methods=["GET"]))
-        found.append(Route("/sign-in", self._open_action(sign_in.enter), methods=["POST"]))
-        found.append(Route("/preferences", self._for_all(preferences.change), methods=["POST"]))
+        found.append(Route("/sign-in", open_form(self._open_action(sign_in.enter)), methods=["POST"]))
+        found.append(Route("/preferences", open_form(self._for_all(preferences.change)), methods=["POST"]))
         return found
 
     def render(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
@@ -155,9 +166,10 @@ class Console:
         visit.request.state.who = visit.who if visit.who is not NOBODY else None
         try:
             return await page(self, visit)
-        except DocmillError as error:
-            return self.failed(visit, error)
         except Exception as error:
+            fault = unwrap(error)
+            if isinstance(fault, DocmillError):
+                return self.failed(visit, fault)
             log.error("unexpected_error", path=visit.request.url.path, exc_info=error)
             return self.failed(visit, StageFailed("internal_error"))
 

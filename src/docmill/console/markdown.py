@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from math import inf
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline import text as parse_text
 from markdown_it.token import Token
 from markupsafe import Markup
 
 from docmill.core.parsed import Block
 
+T = TypeVar("T")
+
 MARKED = {"heading_open", "paragraph_open", "list_item_open", "table_open", "fence", "code_block"}
 """Tokens that become an element which can stand for a block of the page."""
 NEAR = 50
+MAX_RENDERED_CHARS = 512 * 1024
+MAX_PLAIN_CHARS = 1024**2
+MAX_RENDER_S = 3.0
+"""Processor time of one page; an honest one of the largest size takes about that."""
+DEADLINE = "deadline"
 TAGS = {
     *("h2", "h3", "h4", "h5", "h6", "p", "br", "hr", "ul", "ol", "li", "blockquote", "pre", "code", "a", "img"),
     *("em", "strong", "s", "sub", "sup", "del", "ins", "div", "span", "dl", "dt", "dd"),
@@ -36,6 +50,15 @@ BLOBS = "/api/v1/assets/"
 NO_BLOCKS: Mapping[int, Block] = {}
 
 
+MAX_RENDER_THREADS = 2
+_threads = ThreadPoolExecutor(MAX_RENDER_THREADS, thread_name_prefix="render")
+
+
+async def in_render_thread(function: Callable[..., T], *args: Any) -> T:
+    """Render beside the event loop, in few threads of its own: hostile pages must not take those of everybody else."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, function, *args)
+
+
 def rendered(
     text: str, images: Mapping[str, str], tables: Sequence[str], blocks: Mapping[int, Block] = NO_BLOCKS
 ) -> Markup:
@@ -45,7 +68,7 @@ def rendered(
     `block-<number>`.
     """
     parser = _parser()
-    tokens = parser.parse(text)
+    tokens = parser.parse(text, {DEADLINE: time.thread_time() + MAX_RENDER_S})
     ours = token_hex(8)  # a document may hold such attributes, too; it cannot know this
     numbers = _numbered(tokens, blocks, ours)
     _mark(tokens, images, list(tables), numbers)
@@ -54,9 +77,44 @@ def rendered(
     return Markup(safe)  # noqa: S704 - nh3 has cleaned it
 
 
+def rendered_or_plain(
+    text: str, images: Mapping[str, str], tables: Sequence[str], blocks: Mapping[int, Block] = NO_BLOCKS
+) -> tuple[Markup, bool]:
+    """The same within limits of size and time; beyond them as plain text, and True. Meant for a thread."""
+    if len(text) <= MAX_RENDERED_CHARS:
+        try:
+            return rendered(text, images, tables, blocks), False
+        except RenderTimeout:
+            pass
+    return Markup("<pre>{}</pre>").format(text[:MAX_PLAIN_CHARS]), True
+
+
+class RenderTimeout(Exception):
+    """The text takes the Markdown parser too long: for some texts it needs quadratic time."""
+
+
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    # The parser calls its rules at every place of the text: these two only look at the time.
+    parser.inline.ruler.at("text", _text_within_deadline)
+    parser.block.ruler.before("code", "deadline", _check_block_deadline, {"alt": []})
+    return parser
+
+
+def _check_deadline(env: Mapping[str, Any]) -> None:
+    if time.thread_time() > env.get(DEADLINE, inf):
+        raise RenderTimeout
+
+
+def _text_within_deadline(state: StateInline, silent: bool) -> bool:
+    _check_deadline(state.env)
+    return parse_text(state, silent)
+
+
+def _check_block_deadline(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: ARG001
+    _check_deadline(state.env)
+    return False
 
 
 def _numbered(tokens: list[Token], blocks: Mapping[int, Block], ours: str) -> dict[int, dict[str, str]]:

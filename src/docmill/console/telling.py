@@ -56,7 +56,7 @@ def status_sentence(_: Words, task: Task) -> str:
     """Where the task is, and what happens next."""
     status = wire_status(task)
     if status == "pending":
-        if task.errors or task.crashes:
+        if task.errors or task.crashes or task.lost_workers:
             return _("The last try failed; the next one starts by itself in a moment.")
         return _("Waiting for a free worker. It starts by itself.")
     if status == "mineru_parsing":
@@ -120,6 +120,10 @@ def _event(_: Words, kind: str, data: dict[str, Any]) -> str | None:
             return _("Given back by a worker that shut down")
         case "worker_lost":
             return _("The worker died; another one starts over")
+        case "isolated":
+            return _("Runs alone, because workers died repeatedly on this task")
+        case "worker_error":
+            return _("The worker reported an error: %(message)s", message=data.get("message", ""))
         case "mounted":
             return _("Mounted at %(path)s", path=data.get("path", ""))
         case "twin_drift":

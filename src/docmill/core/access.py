@@ -25,13 +25,26 @@ class Principal:
     user: str
     tenant: str
     is_admin: bool = False
+    """Administrator of the tenant: manages its API keys."""
+    is_operator: bool = False
+    """Operator of the deployment: sees metrics, settings, health checks and the API keys of all tenants."""
 
     @property
     def owner(self) -> Owner:
         return Owner(self.tenant, self.user)
 
+    @property
+    def can_manage_keys(self) -> bool:
+        return self.is_admin or self.is_operator
 
-LOCAL = Principal(user="local", tenant="local", is_admin=True)
+    def can_grant(self, other: Principal) -> bool:
+        """Whether this caller may create an API key for *other*: nobody grants a right that they do not have."""
+        if self.is_operator:
+            return True
+        return self.is_admin and other.tenant == self.tenant and not other.is_operator
+
+
+LOCAL = Principal(user="local", tenant="local", is_admin=True, is_operator=True)
 """The one user of a service on loopback without credentials."""
 
 

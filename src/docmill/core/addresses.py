@@ -7,11 +7,12 @@ library's `is_global` does not say that: it takes multicast and IPv6 forms of pr
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from unicodedata import normalize
+from urllib.parse import urljoin
 
 from docmill.core.errors import Invalid
 
@@ -20,6 +21,7 @@ Network = IPv4Network | IPv6Network
 
 LONGEST_URL: Final = 2048
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+ALL_NETWORKS: Final[tuple[Network, ...]] = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
 
 _NOT_PUBLIC_4: Final = tuple(
     IPv4Network(text)
@@ -94,6 +96,34 @@ class Target:
     @property
     def url(self) -> str:
         return f"{self.scheme}://{self.host_header}{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedOrigin:
+    """The origin of a peer that the operator configured: it may be called at any port and in any network.
+
+    Only this origin is sent the headers, which hold the peer's credentials.
+    """
+
+    url: str
+    """Scheme, host and port."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def resolve(self, address: str) -> str:
+        """The full URL of an address that may be relative to the origin."""
+        try:
+            return urljoin(f"{self.url}/", address)
+        except ValueError as error:
+            raise _refused("it is not a URL") from error
+
+    def match(self, url: str) -> Target | None:
+        """The URL's target if it is of this very origin, else None."""
+        try:
+            own, target = (check_url(one, ports=None, allow_networks=ALL_NETWORKS) for one in (self.url, url))
+        except Invalid:
+            return None
+        is_same = (own.scheme, own.host, own.port) == (target.scheme, target.host, target.port)
+        return target if is_same else None
 
 
 def is_public(ip: Address | str) -> bool:

@@ -3,6 +3,7 @@
     inspect         every entry inflated once to nothing: counts, actual sizes, checksums, overlaps
     unpack_images   the images among them, under names of ours
     text_entry      the one Markdown file of a result
+    page_of_image   the page that an image's name tells
     unpack_result   the texts whose names end as told, and the images: what a provider gives
 
 The reader is our own, because the standard library's (before 3.11.8) accepts entries that share bytes, and because it
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 import zlib
@@ -41,6 +43,8 @@ EXTENSIONS: Final = {
     "image/bmp": ".bmp",
 }
 """The images that are taken. SVG is not: it is a program."""
+
+_PAGE_NAME: Final = re.compile(r"(image|page|preview)_0*([1-9][0-9]{0,6})", re.ASCII | re.IGNORECASE)
 
 Kind = Literal["file", "folder", "other"]
 Source = Path | BinaryIO
@@ -144,6 +148,13 @@ def _text(inspection: _Inspection, chosen: Entry, limits: Limits) -> TextEntry:
         return TextEntry(chosen.name, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise _invalid(f"'{_shown(chosen.name)}' is not UTF-8") from error
+
+
+def page_of_image(name: str) -> tuple[str, int | None]:
+    """What an entry's name says of an image: its kind (`image`, `page`, `preview`) and its page, counted from 1."""
+    stem, _, extension = _base(name).rpartition(".")
+    found = _PAGE_NAME.fullmatch(stem or extension)
+    return (found[1].lower(), int(found[2])) if found else ("image", None)
 
 
 def image_type(head: bytes) -> str:

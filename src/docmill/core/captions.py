@@ -38,7 +38,10 @@ def wanted(figure: Figure) -> bool:
 def describe(figure: Figure, caption: Caption | None, *, least: float) -> Described:
     if caption and caption.text.strip() and isfinite(caption.confidence) and least <= caption.confidence <= 1:
         return Described("vlm_caption", caption.text.strip(), caption.model, caption.confidence)
-    return Described("ocr_only" if figure.ocr_text else "none")
+    if not figure.ocr_text.strip():
+        return Described("none")
+    # The contract cuts both texts at their own limits; the description is the shorter one.
+    return Described("ocr_only", figure.ocr_text.strip())
 
 
 def nearest(text: str, *, end: bool) -> str:

@@ -22,6 +22,8 @@ The sentence of a code is its message; facts fill its gaps. The catalogue explai
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 SENTENCES: dict[str, str] = {
@@ -33,6 +35,7 @@ SENTENCES: dict[str, str] = {
     "upload_missing_file": "The form has no part named 'file'.",
     "project_required": "project_id is missing, and the key does not carry one.",
     "project_invalid": "project_id must be a whole number from 0 to 9223372036854775807.",
+    "project_mismatch": "project_id is {project}, but the file was uploaded to project {key_project}.",
     "task_ids_invalid": "task_ids must be 1 to 100 whole numbers, separated by commas.",
     "cursor_invalid": "The cursor is not one that this list gave out.",
     "idempotency_mismatch": "The Idempotency-Key was used before with another request.",
@@ -41,10 +44,11 @@ SENTENCES: dict[str, str] = {
     "method_not_allowed": "This address does not take {method}.",
     "media_type_unsupported": "This address takes {expected}, not {given}.",
     "rate_limited": "Too many requests. Try again in {retry_after} seconds.",
+    "too_many_streams": "This caller has {limit} event streams open, which is as many as it may.",
     "internal_error": "Something broke on our side. The request id helps to find it in the log.",
     "host_not_allowed": "The Host header '{host}' is not one of this service's names.",
     # who may
-    "unauthenticated": "No valid credential was sent.",
+    "unauthenticated": "No credential was sent. Send an API key or a token; commands take it from DOCMILL_API_KEY.",
     "credential_invalid": "The credential is not valid, expired or revoked.",
     "form_expired": "The form is not one that this browser was given.",
     "forbidden": "The credential does not allow this.",
@@ -59,8 +63,10 @@ SENTENCES: dict[str, str] = {
     "stage_unknown": "There is no stage '{stage}'. Stages: mineru, postprocess.",
     "artifact_missing": "Cannot retry from '{stage}': there is no {needs}. Retry from 'mineru' instead.",
     "object_not_found": "There is no stored file under the key '{key}'.",
+    "object_damaged": "The stored file under the key '{key}' is damaged or incomplete.",
     "key_invalid": "The key is not valid: {why}",
     "engine_unknown": "There is no engine '{engine}'. Configured: {known}.",
+    "option_unknown": "The engine '{engine}' does not know these options: {options}. Known: {known}.",
     "ledger_busy": "Task {task} changes too fast to decide. Try again.",
     "conversion_pending": "The conversion takes longer than a caller may wait. Ask for it: /v1/status/poll/{task}",
     "attempt_superseded": "This attempt is no longer the current one.",
@@ -169,6 +175,7 @@ SENTENCES: dict[str, str] = {
     "webhook_refused": "The receiver did not answer with a success.",
     "webhook_timeout": "The receiver did not answer in time.",
     "webhook_unreachable": "The receiver cannot be reached.",
+    "webhook_secret_unreadable": "The webhook's secret cannot be decrypted: the deployment has another secret now.",
     # our own state
     "database_unavailable": "The database does not answer. Try again in a moment.",
     "database_busy": "The database is busy with something that this has to wait for. Try again in a moment.",
@@ -180,17 +187,21 @@ SENTENCES: dict[str, str] = {
     "migration_changed": "Migration {name} differs from the one that was applied.",
     "data_locked": "Another docmill uses the data folder {folder}.",
     "storage_full": "The disk is full. Nothing was stored.",
+    "sandbox_insufficient": "The parsers' sandbox is {level}, and the setting sandbox asks for full ({why}).",
     "shutting_down": "docmill is shutting down. Try again in a moment.",
     "setting_invalid": "The setting {name} is not valid: {why}",
+    "setting_unknown": "There is no setting {name}.{hint}",
+    "settings_file_invalid": "{file} cannot be read: {why}",
     "address_taken": "Something else serves on {address} already.",
     "keys_unavailable": "The published keys for tokens cannot be read. Try again in a moment.",
     "bind_refused": "docmill serves only loopback addresses without credentials. Create a key with "
-    "'docmill keys create' or set a JWT secret before binding to {host}.",
+    "'docmill keys create' in the same data folder, or set DOCMILL_JWT_SECRET, before binding to {host}.",
 }
 
 RETRYABLE = frozenset(
     {
         "rate_limited",
+        "too_many_streams",
         "ledger_busy",
         "parse_crashed",
         "storage_failed",
@@ -217,6 +228,7 @@ RETRYABLE = frozenset(
         "webhook_refused",
         "webhook_timeout",
         "webhook_unreachable",
+        "webhook_secret_unreadable",
     }
 )
 
@@ -314,4 +326,58 @@ class TimedOut(DocmillError):
 
 
 class StorageFull(DocmillError):
+    """There is no room now. Later there is: a stage that meets it is postponed and never fails because of it."""
+
     status = 507
+
+
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says when a disk, a quota or a limit of the size of files is exhausted."""
+
+
+def unwrap(error: Exception) -> Exception:
+    """The one error to act upon. All callers that turn an unexpected exception into an answer or a verdict use this.
+
+    A task group wraps what its tasks raise, and an adapter raises its own error from the one it met. Full storage is
+    found wherever it is hidden; else a group is represented by its first error of ours, or by its first error.
+    """
+    if full := next((full for one in _reachable(error) if (full := _as_storage_full(one))), None):
+        return full
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = list(_leaves(error))
+    first = next((leaf for leaf in leaves if isinstance(leaf, DocmillError)), leaves[0])
+    return first if isinstance(first, Exception) else error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+def _reachable(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from and what it groups. An error raised from its own group makes a cycle."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        if one.__cause__ is not None:
+            waiting.append(one.__cause__)
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(one.exceptions)
+
+
+def _as_storage_full(error: BaseException) -> StorageFull | None:
+    if isinstance(error, StorageFull):
+        return error
+    is_full = isinstance(error, DocmillError) and error.code == "storage_full"
+    if is_full or (isinstance(error, OSError) and error.errno in FULL_ERRNOS):
+        return StorageFull("storage_full")
+    return None

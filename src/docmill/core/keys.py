@@ -17,6 +17,7 @@ from unicodedata import category, is_normalized
 from urllib.parse import quote
 from uuid import UUID
 
+from docmill.core.access import LOCAL, Owner
 from docmill.core.errors import BadRequest, Forbidden
 
 MAX_KEY: Final = 500
@@ -57,6 +58,13 @@ def user_segment(user: str) -> str:
 def tenant_prefix(tenant: str) -> str:
     """Where a tenant's objects lie. It stands before the keys on the wire, which name users only."""
     return f"tenants/{user_segment(tenant)}/"
+
+
+def twin_owner_folder(who: Owner, *, is_single_user: bool) -> tuple[str, ...]:
+    """Where in the library a user's twins lie. Only a local user who shares it with nobody has all of it."""
+    if is_single_user and who == LOCAL.owner:
+        return ()
+    return user_segment(who.tenant), user_segment(who.user)
 
 
 def user_prefix(user: str) -> str:

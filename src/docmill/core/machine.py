@@ -31,12 +31,16 @@ MAX_ABSENCES = 8
 """Tries when somebody else's service does not answer: it may be restarting, which takes longer than an error."""
 MAX_CRASHES = 3
 """Times that a document may kill its parser."""
-MAX_LOST_WORKERS = 10
-"""Times that a whole worker may vanish under a task. Machines die for their own reasons, so more are forgiven."""
+SUSPECT_AFTER_LOST_WORKERS = 7
+"""Workers that vanish under a task before its next attempt runs alone. Machines die for their own reasons, and take
+innocent tasks along; only what happens to a task that runs alone says something about it."""
 BACKOFF_MS = 1_000
 MOST_BACKOFF_MS = 16_000
 """Eight tries are spread over a minute, in which a machine is up again, and nobody waits long after it is."""
+MAX_POSTPONED_MS = 60_000
+"""Between two tries of a stage that waits for room on the disk. A document that fills it itself hurts others less."""
 SUSPICION_MS = 250
+MAX_SUSPICION_MS = 1_000
 
 WORKING = frozenset({State.RUNNING, State.HANDED_OVER})
 ENDED = frozenset({State.SUCCEEDED, State.FAILED})
@@ -82,8 +86,10 @@ class SignOfLife:
     """Of a job: its deadline starts anew."""
 
     attempt_id: UUID
-    timeout_ms: int
+    timeout_ms: int | None
+    """None: the deadline stays."""
     process_id: str | None
+    start_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,13 @@ class Change:
     opens: Opening | None = None
     hands_over: Handover | None = None
     sign_of_life: SignOfLife | None = None
+    failure: Fault | None = None
+    """Why the attempt in *ends* failed; with *sign_of_life*, why the job fails if no other report follows."""
     outcome_hash: str | None = None
+    report_id: str | None = None
+    """Of the final report that ends a job: the folder of its artifacts."""
+    output: str | None = None
+    """The task's output for lists, as JSON text; empty: too large for them; None: there is no new one."""
     reuse_as: str | None = None
     """The fingerprint under which the parse that is committed with it may be reused."""
     events: tuple[Event, ...] = ()
@@ -120,9 +132,13 @@ class StageResult:
     cache_hit: bool | None = None
     pages: int | None = None
     damaged_pages: tuple[int, ...] = ()
+    missing_archives: tuple[str, ...] = ()
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
+    mount_table_id: int | None = None
+    output: str | None = None
+    """As in `Change`."""
     provider_task_id: str | None = None
     facts: dict[str, Any] | None = None
 
@@ -160,7 +176,40 @@ def on_worker_progress(
         Verdict.APPLIED,
         replace(task, progress=progress, provider_task_id=process_id or task.provider_task_id),
         sign_of_life=SignOfLife(attempt.id, attempt.timeout_ms or 0, process_id),
-        events=(Event("progress", progress_said(progress, phase, message)),),
+        events=(Event("progress", progress_said(progress, phase, message, percent)),),
+    )
+
+
+def on_start_accepted(task: Task, attempt: Attempt, *, ids: tuple[str, ...]) -> Change:
+    """The worker answered the start request. Its reports may have arrived before this answer, and then they count."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    has_reported = attempt.is_out
+    process_id = None if attempt.process_id else next(iter(ids), None)
+    progress = reached(attempt.stage, None, task.progress)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, progress=progress, provider_task_id=process_id or task.provider_task_id),
+        sign_of_life=SignOfLife(attempt.id, None if has_reported else attempt.timeout_ms or 0, process_id, ids),
+        failure=attempt.failure,
+        events=(Event("progress", progress_said(progress, "queued", "")),),
+    )
+
+
+def on_worker_error(task: Task, attempt: Attempt, fault: Fault, *, grace_ms: int, process_id: str | None) -> Change:
+    """An external worker logged an error, which need not be the end: workers do so for a single page, too.
+
+    The job fails with this error if no other report follows within the grace period. Progress restores the normal
+    deadline, and a result counts as always.
+    """
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, provider_task_id=process_id or task.provider_task_id),
+        sign_of_life=SignOfLife(attempt.id, min(grace_ms, attempt.timeout_ms or grace_ms), process_id),
+        failure=fault,
+        events=(Event("worker_error", {"phase": "failed", "message": fault.message}),),
     )
 
 
@@ -180,16 +229,21 @@ def reached(stage: Stage, percent: float | None, so_far: int) -> int:
     return max(so_far, low + int((high - low) * min(max(percent or 0, 0), 100) / 100))
 
 
-def progress_said(progress: int, phase: str, message: str) -> dict[str, Any]:
-    return {"progress": progress, "phase": phase, "message": message}
+def progress_said(progress: int, phase: str, message: str, percent: float | None = None) -> dict[str, Any]:
+    """*progress* is the task's, *percent* the worker's own number for its job."""
+    said: dict[str, Any] = {"progress": progress, "phase": phase, "message": message}
+    if percent is not None:
+        clamped = min(max(percent, 0), 100)
+        said["percent"] = int(clamped) if clamped == int(clamped) else clamped
+    return said
 
 
-def judged(task: Task, attempt: Attempt, outcome_hash: str, change: Change) -> Change:
+def judged(task: Task, attempt: Attempt, outcome_hash: str, change: Change, *, report_id: str | None = None) -> Change:
     """A terminal report of a job: the same one again is a duplicate, another one comes too late."""
     if attempt.has_ended:
         same = attempt.outcome_hash == outcome_hash
         return Change(Verdict.DUPLICATE if same else Verdict.CONFLICT, task)
-    return replace(change, outcome_hash=outcome_hash)
+    return replace(change, outcome_hash=outcome_hash, report_id=report_id)
 
 
 def on_progress(task: Task, attempt: Attempt, *, done: int, total: int | None) -> Change:
@@ -232,12 +286,17 @@ def on_success(
         pages_done=task.pages_done if result.pages is None else result.pages,
         pages_total=task.pages_total if result.pages is None else result.pages,
         damaged_pages=result.damaged_pages or task.damaged_pages,
+        missing_archives=result.missing_archives or task.missing_archives,
         document_id=result.document_id or task.document_id,
         twin_path=result.twin_path or task.twin_path,
         mounted_path=result.mounted_path or task.mounted_path,
+        mount_table_id=result.mount_table_id or task.mount_table_id,
         provider_task_id=result.provider_task_id or task.provider_task_id,
         errors=0,
         crashes=0,
+        lost_workers=0,
+        lost_alone=0,
+        runs_alone=False,
     )
     facts = {"stage": attempt.stage, "attempt": attempt.number, **(result.facts or {})}
     ended = Event("stage_succeeded", facts)
@@ -255,6 +314,7 @@ def on_success(
         replace(task, stage=following, progress=max(task.progress, low), attempt_id=next_id),
         ends=((attempt.id, State.SUCCEEDED),),
         opens=Opening(next_id, attempt.number, following, owner=keep_for, lease_ms=lease_ms if keep_for else None),
+        output=result.output,
         reuse_as=result.reuse_as,
         events=(ended,),
     )
@@ -271,21 +331,27 @@ def on_failure(
     tries: int = MAX_ERRORS,
     details: Mapping[str, Any] | None = None,
     artifacts: Artifacts | None = None,
+    is_postponed: bool = False,
 ) -> Change:
-    """A stage failed: try again with backoff while that helps, else the task has failed."""
+    """A stage failed: try again with backoff while that helps, else the task has failed.
+
+    *is_postponed*: try again with backoff however often it was tried; it does not count as an error.
+    """
     if attempt.state is State.FAILED:
         return Change(Verdict.DUPLICATE, task)
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
     task = replace(task, artifacts=artifacts or task.artifacts)
-    errors = task.errors if crashed else task.errors + 1
+    errors = task.errors if crashed or is_postponed else task.errors + 1
     crashes = task.crashes + 1 if crashed else task.crashes
-    if retryable and errors < tries and crashes < MAX_CRASHES:
-        delay = min(BACKOFF_MS * 2 ** (errors + crashes - 1), MOST_BACKOFF_MS)
+    if is_postponed or (retryable and errors < tries and crashes < MAX_CRASHES):
+        failures, longest = (attempt.number, MAX_POSTPONED_MS) if is_postponed else (errors + crashes, MOST_BACKOFF_MS)
+        delay = min(BACKOFF_MS * 2 ** min(failures - 1, 10), longest)
         return Change(
             Verdict.APPLIED,
             _requeue(task, attempt, next_id, errors=errors, crashes=crashes),
             ends=((attempt.id, State.FAILED),),
+            failure=fault,
             opens=Opening(next_id, attempt.number + 1, attempt.stage, delay_ms=delay),
             events=(Event("retry_scheduled", {"code": fault.code, "message": fault.message, "delay_ms": delay}),),
         )
@@ -295,6 +361,7 @@ def on_failure(
         Verdict.APPLIED,
         replace(task, status=Status.FAILED, fault=fault, errors=errors, crashes=crashes),
         ends=((attempt.id, State.FAILED),),
+        failure=fault,
         events=(_failed(fault, details),),
     )
 
@@ -328,26 +395,47 @@ def on_worker_cancelled(task: Task, attempt: Attempt, *, message: str) -> Change
     )
 
 
-def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault) -> Change:
+def is_suspect(task: Task) -> bool:
+    """Workers keep dying on this task: its next attempt runs alone."""
+    return task.lost_workers >= SUSPECT_AFTER_LOST_WORKERS
+
+
+def isolate(task: Task, attempt: Attempt) -> Change:
+    """The attempt of a suspect begins, with nothing beside it in its worker."""
+    if not _is_working(task, attempt):
+        return Change(Verdict.SUPERSEDED, task)
+    return Change(
+        Verdict.APPLIED,
+        replace(task, runs_alone=True),
+        events=(Event("isolated", {"stage": attempt.stage, "attempt": attempt.number}),),
+    )
+
+
+def on_lost_worker(task: Task, attempt: Attempt, *, next_id: UUID, fault: Fault, max_lost_alone: int) -> Change:
     """The lease ran out: the worker died, perhaps while it was calling an external one, which nobody may have heard.
 
-    The next one starts over, unless workers keep dying on this task.
+    The next one starts over, unless workers keep dying on this task when it runs alone.
     """
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
-    crashes = task.crashes + 1
-    if crashes >= MAX_LOST_WORKERS:
+    lost, lost_alone = task.lost_workers + 1, task.lost_alone + task.runs_alone
+    if lost_alone >= max_lost_alone:
         return Change(
             Verdict.APPLIED,
-            replace(task, status=Status.FAILED, fault=fault, crashes=crashes),
+            replace(task, status=Status.FAILED, fault=fault, lost_workers=lost, lost_alone=lost_alone),
             ends=((attempt.id, State.FAILED),),
+            failure=fault,
             events=(_failed(fault),),
         )
     return Change(
         Verdict.APPLIED,
-        _requeue(task, attempt, next_id, errors=task.errors, crashes=crashes),
+        replace(
+            _requeue(task, attempt, next_id, errors=task.errors, crashes=task.crashes),
+            lost_workers=lost,
+            lost_alone=lost_alone,
+        ),
         ends=((attempt.id, State.DROPPED),),
-        opens=Opening(next_id, attempt.number + 1, attempt.stage, delay_ms=_suspicion_ms(crashes)),
+        opens=Opening(next_id, attempt.number + 1, attempt.stage, delay_ms=_suspicion_ms(lost)),
         events=(Event("worker_lost", {"stage": attempt.stage, "attempt": attempt.number}),),
     )
 
@@ -360,6 +448,7 @@ def expire(task: Task, attempt: Attempt, fault: Fault) -> Change:
         Verdict.APPLIED,
         replace(task, status=Status.FAILED, fault=fault),
         ends=((attempt.id, State.DROPPED),),
+        failure=fault,
         events=(_failed(fault),),
     )
 
@@ -403,10 +492,14 @@ def retry(task: Task, *, from_stage: str, next_id: UUID) -> Change:
             fault=None,
             errors=0,
             crashes=0,
+            lost_workers=0,
+            lost_alone=0,
+            runs_alone=False,
             artifacts=Artifacts() if again else replace(task.artifacts, output_key=None, extraction_key=None),
             pages_done=None if again else task.pages_done,
             pages_total=None if again else task.pages_total,
             damaged_pages=() if again else task.damaged_pages,
+            missing_archives=() if again else task.missing_archives,
             cache_hit=False if again else task.cache_hit,
             provider_task_id=None if again else task.provider_task_id,
             job_id=None if again else task.job_id,
@@ -421,11 +514,35 @@ def note(task: Task, event: Event, **changes: Any) -> Change:
     return Change(Verdict.APPLIED, replace(task, **changes), events=(event,))
 
 
+JOB_STATUSES = ("queued", "running", "pending-storage", "completed", "failed", "cancelled")
+
+
+def job_status(task: Task, state: State, failure: Fault | None) -> str:
+    """The secretary's word for where a job is, given the state of its attempt and why it failed."""
+    if state in (State.QUEUED, State.RUNNING):
+        return "queued"
+    if state is State.HANDED_OVER:
+        return "running"
+    if state is State.FAILED:
+        return "cancelled" if task.status is Status.CANCELLED else "failed"
+    if state in (State.DROPPED, State.GIVEN_BACK):
+        return "failed" if failure else "cancelled"
+    if task.is_final:
+        return task.status.value
+    is_storing = task.stage is Stage.PUBLISH and task.wishes.twin is not None
+    return "pending-storage" if is_storing else "running"
+
+
+RUNNING_WIRE_STATUSES = ("mineru_parsing", "llm_processing")
+"""The names of the API for a task that runs: in its first stage, and in a later one."""
+
+
 def wire_status(task: Task) -> str:
     """The seed's name of the state."""
     if task.status is not Status.RUNNING:
         return task.status.value
-    return "mineru_parsing" if task.stage is Stage.PARSE else "llm_processing"
+    first, later = RUNNING_WIRE_STATUSES
+    return first if task.stage is Stage.PARSE else later
 
 
 def _requeue(task: Task, attempt: Attempt, next_id: UUID, *, errors: int, crashes: int) -> Task:
@@ -438,6 +555,7 @@ def _requeue(task: Task, attempt: Attempt, next_id: UUID, *, errors: int, crashe
         progress=0,
         errors=errors,
         crashes=crashes,
+        runs_alone=False,
     )
 
 
@@ -446,9 +564,9 @@ def _failed(fault: Fault, details: Mapping[str, Any] | None = None) -> Event:
     return Event("failed", said | {"details": dict(details)} if details else said)
 
 
-def _suspicion_ms(crashes: int) -> int:
-    """A task that was there when several workers died may be what killed them: it lets the others go first."""
-    return 0 if crashes <= 2 else min(SUSPICION_MS * 2 ** (crashes - 3), 60_000)
+def _suspicion_ms(lost: int) -> int:
+    """A task that was there when several workers died may be what killed them: the others go first."""
+    return 0 if lost <= 2 else min(SUSPICION_MS * 2 ** min(lost - 3, 8), MAX_SUSPICION_MS)
 
 
 def _is_current(task: Task, attempt: Attempt) -> bool:

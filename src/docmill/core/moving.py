@@ -113,6 +113,9 @@ class AttemptRecord(Record):
     collected_ms: Whole | None
     deliveries: list[tuple[str, Whole, str | None, str, Whole, Whole]]
     """Callbacks: kind, status, reason, hash of the body, size, time."""
+    failure: str | None = None
+    """Why it failed, as JSON. This field and the next are missing in older backups."""
+    job_status: str | None = None
 
 
 class TaskRecord(Record):
@@ -154,6 +157,8 @@ class KeyRecord(Record):
     created_ms: Whole
     expires_ms: Whole | None
     revoked_ms: Whole | None
+    is_operator: Whole = 0
+    """Archives from before there were operators do not say."""
 
 
 class WebhookRecord(Record):
@@ -169,11 +174,13 @@ class WebhookRecord(Record):
     updated_ms: Whole
 
 
-class ObjectRecord(Record):
+class ObjectRecord(Record, omit_defaults=True):
     key: str
     size: Whole
     sha256: str
     member: str
+    filename: str = ""
+    """The name that the object was uploaded under."""
 
 
 KINDS: Final[Mapping[str, type[Record]]] = {
@@ -322,6 +329,8 @@ class Moves:
             body["artifacts"] = {name: key and self.key(key) for name, key in body["artifacts"].items()}
         if mount := (body.get("wishes") or {}).get("mount"):
             mount["table_id"] = self.number("tables", mount["table_id"])
+        if table := body.get("mount_table_id"):
+            body["mount_table_id"] = self.number("tables", table)
         if old := body.get("document_id"):
             body["document_id"] = new = self.documents.get(old, old)
             record.events = [(seq, kind, data.replace(old, new), at) for seq, kind, data, at in record.events]

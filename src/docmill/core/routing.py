@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from docmill.core.links import without_images
 from docmill.core.parsed import Figure, Page, Parsed
 
 PDF: Final = "application/pdf"
-IMAGE_LINK: Final = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 UNREADABLE: Final = re.compile("\ufffd|[\ue000-\uf8ff]|\\(cid:\\d+\\)|[\x00-\x08\x0e-\x1f]")
 POOR: Final = 0.2
 """More than this share of the pages without readable text, and another engine is worth its price."""
 GARBAGE: Final = 0.1
-ASSET_LINK: Final = re.compile(r"\]\(assets/([^)\s]+)\)")
+ASSET_LINK: Final = re.compile(r"\]\(assets/((?:[^)\s\]]++|\](?!\())++)\)")
 FIGURE_NAME: Final = re.compile(r"p(\d{3,})_(.+)")
 
 
@@ -199,7 +199,7 @@ class Quality:
 def quality(parsed: Parsed) -> Quality:
     empty = garbled = damaged = 0
     for page in parsed.pages:
-        text = IMAGE_LINK.sub("", page.markdown).strip()
+        text = without_images(page.markdown).strip()
         if page.damage:
             damaged += 1
         elif not text:

@@ -92,12 +92,23 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerError:
+    """An error in the words of the external worker that reported it."""
+
+    code: str | None = None
+    message: str = ""
+    details: Any = None
+    """A small JSON value."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Why a task or attempt failed. `code` is stable; `stage` is the wire's `error_stage`."""
 
     code: str
     message: str
     stage: str
+    worker_error: WorkerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,13 @@ class Task:
     errors: int = 0
     """Retryable errors of the current stage since the last retry by hand."""
     crashes: int = 0
-    """Workers that died on the current stage: counted apart from errors."""
+    """Parsers that died on the current stage: counted apart from errors."""
+    lost_workers: int = 0
+    """Workers that vanished during the current stage, whatever killed them."""
+    lost_alone: int = 0
+    """Of these, the ones that had no other document at that time."""
+    runs_alone: bool = False
+    """The current attempt is the only one of its worker."""
     source_sha256: str | None = None
     source_size: int | None = None
     engine: str | None = None
@@ -145,12 +162,16 @@ class Task:
     pages_done: int | None = None
     pages_total: int | None = None
     damaged_pages: tuple[int, ...] = ()
+    missing_archives: tuple[str, ...] = ()
+    """Fields of a worker's report whose address could not be fetched: the document lacks these images."""
     provider_task_id: str | None = None
     job_id: UUID | None = None
     """The attempt that an external worker parsed, or parses."""
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
+    mount_table_id: int | None = None
+    """The table that the output was last mounted into."""
     created_ms: int = 0
     updated_ms: int = 0
 
@@ -183,6 +204,17 @@ class Attempt:
     """How long the worker may be silent."""
     outcome_hash: str | None = None
     """Of the report that ended it: the same one again is a duplicate, another one a conflict."""
+    failure: Fault | None = None
+    """Why it failed. While the job runs: an error that the worker reported, and that fails the job at its deadline."""
+    start_ids: tuple[str, ...] = ()
+    """The ids in the worker's answer to the start request. Its reports may carry another one (`process_id`)."""
+    job_status: str | None = None
+    """What pollers see as the status of the job; None if the attempt is no job."""
+
+    @property
+    def worker_ids(self) -> tuple[str, ...]:
+        """Every id by which the worker may know the job."""
+        return tuple(dict.fromkeys([*self.start_ids, *([self.process_id] if self.process_id else [])]))
 
     @property
     def is_job(self) -> bool:

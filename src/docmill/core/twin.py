@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from unicodedata import normalize
 from urllib.parse import quote
 
+from docmill.core.errors import Invalid
 from docmill.core.parsed import Page, Parsed
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ MANIFEST_VERSION: Final = 1
 TYPE: Final = "shadow-twin"
 UNKNOWN_LANGUAGE: Final = "und"
 LONGEST_NAME: Final = 255
+MAX_FOLDER_DEPTH: Final = 32
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9]{1,8}(-[A-Za-z0-9]{1,8}){0,3}")
 _EXTENSION = re.compile(r"[.][A-Za-z0-9]{1,16}")
@@ -155,6 +157,12 @@ def is_twin_path(path: str) -> bool:
     """Whether the path stays beside the source: a name, or a folder and a name."""
     names = path.split("/")
     return len(names) <= 2 and all(name not in {"", ".", ".."} and "\0" not in name for name in names)
+
+
+def check_folder_depth(folders: Sequence[str]) -> None:
+    """Of the folder that a caller wants, below their own: it is made with all folders around it."""
+    if len(folders) > MAX_FOLDER_DEPTH:
+        raise Invalid("twin_target_invalid", why=f"it is more than {MAX_FOLDER_DEPTH} folders deep")
 
 
 def drifted(manifests: Manifest | Iterable[Manifest], current: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hashlib import sha256
 from secrets import token_bytes, token_hex
 from typing import Any, Final
 
-from docmill.core.errors import Invalid
+from docmill.core.errors import Invalid, Unavailable
 from docmill.core.face import iso
 from docmill.core.machine import wire_status
 from docmill.core.task import Task
@@ -208,6 +208,8 @@ def in_force(secrets: Sequence[Secret], now_ms: int) -> list[Secret]:
 
 def headers(secrets: Sequence[Secret], message_id: str, now_ms: int, body: bytes) -> dict[str, str]:
     """The three headers of Standard Webhooks, signed with every secret in force."""
+    if not in_force(secrets, now_ms):
+        raise Unavailable("webhook_secret_unreadable")
     seconds = now_ms // 1000
     content = f"{message_id}.{seconds}.".encode() + body
     return {

@@ -25,7 +25,7 @@ from docmill.core.errors import DocmillError, Forbidden, Unauthorized
 from docmill.core.machine import MAX_ABSENCES, WIRE_STAGE
 from docmill.core.reports import Cancelled, Failed, Progress
 from docmill.core.reports import Final as FinalReport
-from docmill.core.task import Fault, Stage
+from docmill.core.task import Fault, Stage, WorkerError
 from docmill.core.tokens import digest, new_token
 from docmill.dialects.spill import Spill
 
@@ -39,6 +39,8 @@ MAX_MESSAGE: Final = 1_000
 MAX_ERROR: Final = 5_000
 MAX_DETAILS: Final = 64 * 1024
 """Bytes of JSON that a worker may add to a report for us to keep."""
+MAX_SHOWN_DETAILS_BYTES: Final = 8 * 1024
+"""Of an error's details that every look at the task shows. Larger ones stand in its log alone."""
 
 _BEARER: Final = re.compile(r"(?i:bearer) +([\x21-\x7e]{1,512})")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,512}")
@@ -105,6 +107,10 @@ class Dialect(Protocol):
 
     def read(self, value: Any, folder: Path | None = None) -> Outcome:
         """What a body says. Raises BadRequest. Texts that are still strings become files in *folder*."""
+        ...
+
+    def outcome_hash(self, value: Any) -> str | None:
+        """Identifies a terminal report, however it is spelled. None: by the bytes of the body."""
         ...
 
     def reply(self, report: Outcome, job_id: UUID, *, cancel_requested: bool = False) -> dict[str, Any]:
@@ -247,18 +253,24 @@ def _usable(key: str) -> bool:
         return False
 
 
-def worker_failed(why: str, restarted: bool, details: dict[str, Any]) -> Failed:
+def worker_failed(why: str, restarted: bool, details: dict[str, Any], error: WorkerError | None) -> Failed:
     """A worker that was restarted counts as one that did not answer: the document had no part in it."""
-    fault = Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE])
+    fault = Fault("worker_failed", why, WIRE_STAGE[Stage.PARSE], error)
     if restarted:
         return Failed(fault, retryable=True, tries=MAX_ABSENCES, details=details)
     return Failed(fault, details=details)
 
 
-def kept_small(value: Any) -> Any:
+def worker_error(code: str | None, message: str, details: Any) -> WorkerError | None:
+    """What the worker said of its error; None if it said nothing."""
+    shown = kept_small(details, MAX_SHOWN_DETAILS_BYTES) if details is not None else None
+    return WorkerError(code, message, shown) if code or message or shown is not None else None
+
+
+def kept_small(value: Any, limit: int = MAX_DETAILS) -> Any:
     """A worker's own details without what we never keep; too many of them become their size."""
     size = len(msgspec.json.encode(value))
-    return _without_secrets(value) if size <= MAX_DETAILS else {"left_out_bytes": size}
+    return _without_secrets(value) if size <= limit else {"left_out_bytes": size}
 
 
 def _without_secrets(value: Any) -> Any:

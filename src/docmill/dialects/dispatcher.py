@@ -6,17 +6,19 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 import jsonschema_rs
+import msgspec
 
 from docmill.core.errors import BadRequest, DocmillError, Forbidden
 from docmill.core.reports import Cancelled, Failed
 from docmill.core.reports import Final as FinalReport
-from docmill.core.task import Fault
+from docmill.core.task import Fault, WorkerError
 from docmill.dialects.base import (
     WORKER_RESTARTED,
     Claim,
@@ -26,6 +28,7 @@ from docmill.dialects.base import (
     bearer,
     is_token,
     kept_small,
+    worker_error,
     worker_failed,
 )
 from docmill.dialects.spill import Spill
@@ -62,10 +65,15 @@ class Dispatcher:
                 return Cancelled(why)
             case "timed_out":
                 why = why or "The worker reported that its time was up."
-                return Failed(Fault("task_timeout", why, "timeout"), details=_details(value))
+                return Failed(Fault("task_timeout", why, "timeout", _error(value)), details=_details(value))
             case _:
                 why = why or "The worker reported a failure and gave no reason."
-                return worker_failed(why, why.startswith(f"[{WORKER_RESTARTED}]"), _details(value))
+                restarted = why.startswith(f"[{WORKER_RESTARTED}]")
+                return worker_failed(why, restarted, _details(value), _error(value))
+
+    def outcome_hash(self, value: Any) -> str | None:
+        """Of the value: white space, the order of the keys and escapes make no other report."""
+        return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
     def reply(self, report: Outcome, job_id: UUID, *, cancel_requested: bool = False) -> dict[str, Any]:  # noqa: ARG002
         return {"status": "ok", "task_guid": str(job_id)}
@@ -90,6 +98,11 @@ def _details(value: dict[str, Any]) -> dict[str, Any]:
     if metadata := value.get("result_metadata"):
         details["result_metadata"] = kept_small(metadata)
     return details
+
+
+def _error(value: dict[str, Any]) -> WorkerError | None:
+    """The contract knows no error code: what it says beside the message are details."""
+    return worker_error(None, value.get("error_message") or value.get("error") or "", _details(value) or None)
 
 
 def _is_moment(text: str) -> bool:

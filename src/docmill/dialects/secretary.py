@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
@@ -16,7 +18,7 @@ from uuid import UUID
 import pybase64
 
 from docmill.core.errors import BadRequest, DocmillError, Unauthorized
-from docmill.core.reports import Cancelled, Failed, Progress
+from docmill.core.reports import Cancelled, Failed, PageText, Progress
 from docmill.core.reports import Final as FinalReport
 from docmill.dialects.base import (
     MAX_ERROR,
@@ -30,11 +32,16 @@ from docmill.dialects.base import (
     header_token,
     is_token,
     kept_small,
+    worker_error,
     worker_failed,
 )
-from docmill.dialects.spill import Spill, Spilled
+from docmill.dialects.spill import Spill, Spilled, spilled
 
-DATA_SPILLS: Final = (Spill(("extracted_text",), "text"), Spill(("images_archive_data",), "base64"))
+DATA_SPILLS: Final = (
+    Spill(("extracted_text",), "text"),
+    Spill(("images_archive_data",), "base64"),
+    Spill(("metadata", "text_contents", "*", "content"), "text"),
+)
 """For a file that holds the `data` of a final report alone."""
 SPILLS: Final = tuple(Spill(("data", *spill.path), spill.kind) for spill in DATA_SPILLS)
 
@@ -44,7 +51,11 @@ MAX_NAME: Final = 255
 MAX_ADDRESS: Final = 2_000
 MAX_PAGE: Final = 1_000_000
 
-_RESULTS: Final = ("extracted_text", "images_archive_data", "images_archive_url", "result_key")
+ARCHIVE_URLS: Final = ("images_archive_url", "pages_archive_url", "mistral_ocr_images_url", "archive_url")
+"""Fields with the address of a ZIP of images. Workers of today send these, often relative to their own origin."""
+
+_SAYINGS: Final = ("phase", "progress", "message", "data", "error")
+_RESULTS: Final = ("extracted_text", "images_archive_data", *ARCHIVE_URLS, "markdown_url", "result_key")
 _DECIMAL: Final = re.compile(r"\s*([-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?)\s*", re.ASCII)
 _WHOLE: Final = re.compile(r"[0-9]{1,7}", re.ASCII)
 
@@ -69,6 +80,8 @@ class Secretary:
     def read(self, value: Any, folder: Path | None = None) -> Outcome:
         if not isinstance(value, dict):
             _refuse("the body is not a JSON object")
+        if all(value.get(name) is None for name in _SAYINGS):
+            _refuse(f"it has none of {', '.join(_SAYINGS)}")
         phase = _text(value, "phase", MAX_PHASE)
         error = value.get("error")
         end = phase.strip().lower()
@@ -87,6 +100,9 @@ class Secretary:
         if not isinstance(data, dict):
             _refuse("the result is not a JSON object")
         return _final(data, folder)
+
+    def outcome_hash(self, value: Any) -> str | None:  # noqa: ARG002 - a differing report gets the same answer here
+        return None
 
     def reply(self, report: Outcome, job_id: UUID, *, cancel_requested: bool = False) -> dict[str, Any]:
         answer: dict[str, Any] = {"status": "ok", "kind": _kind(report), "jobId": str(job_id)}
@@ -119,7 +135,11 @@ def _failed(value: dict[str, Any], error: Any) -> Failed:
     if process_id := _process_id(value):
         details["process_id"] = process_id
     why = message or details.get("code") or "The worker reported a failure and gave no reason."
-    return worker_failed(why, details.get("code") == WORKER_RESTARTED, details)
+    own = worker_error(details.get("code"), message, added)
+    failed = worker_failed(why, details.get("code") == WORKER_RESTARTED, details, own)
+    # Workers send `phase: "failed"` without an error object for every error line of their log.
+    is_final = bool(error) or isinstance(error, dict)
+    return replace(failed, is_final=is_final, process_id=process_id)
 
 
 def _final(
@@ -129,20 +149,27 @@ def _final(
     archive = _file(data, "images_archive_data", folder)
     if archive is not None and not archive.size:
         archive = None
-    archive_url = _text(data, "images_archive_url", MAX_ADDRESS, "data.", cut=False) or None
+    text_url = _text(data, "markdown_url", MAX_ADDRESS, "data.", cut=False) or None
+    archive_urls = {name: url for name in ARCHIVE_URLS if (url := _text(data, name, MAX_ADDRESS, "data.", cut=False))}
     result_key = _text(data, "result_key", MAX_ADDRESS, "data.", cut=False) or None
-    if text is None and archive is None and archive_url is None and result_key is None:
+    if text is None and archive is None and not (text_url or archive_urls or result_key):
         _refuse(f"a final report needs one of {', '.join(f'data.{name}' for name in _RESULTS)}")
-    pages, ignored = _pages(data.get("metadata"))
+    entries = _entries(data.get("metadata"))
+    pages = _pages(entries, folder)
+    ignored = len(entries) - len(pages)
+    removed = sum(one.removed for one in spilled(data))
     return FinalReport(
         text=text.path if text else None,
         pages=pages,
         archive=archive.path if archive else None,
-        archive_url=archive_url,
+        text_url=text_url,
+        archive_urls=archive_urls,
         result_key=result_key,
         process_id=process_id,
         message=message,
-        facts=_facts(data, text, archive) | ({"pages_ignored": ignored} if ignored else {}),
+        facts=_facts(data, text, archive)
+        | ({"pages_ignored": ignored} if ignored else {})
+        | ({"characters_removed": removed} if removed else {}),
     )
 
 
@@ -156,18 +183,34 @@ def _facts(data: dict[str, Any], text: Spilled | None, archive: Spilled | None) 
     return facts
 
 
-def _pages(metadata: Any) -> tuple[tuple[tuple[int, str], ...], int]:
-    """The text by page, and how many entries made no sense: the whole text is there without them."""
+def _entries(metadata: Any) -> list[Any]:
+    """The entries of the text by page, whatever they are."""
     entries = metadata.get("text_contents") if isinstance(metadata, dict) else None
-    if entries is None:
-        return (), 0
-    if not isinstance(entries, list):
-        return (), 1
-    pages = [page for entry in entries if (page := _page(entry)) is not None]
-    return tuple(sorted(pages, key=lambda page: page[0])), len(entries) - len(pages)
+    return entries if isinstance(entries, list) else [] if entries is None else [entries]
 
 
-def _page(entry: Any) -> tuple[int, str] | None:
+def _pages(entries: list[Any], folder: Path | None) -> tuple[PageText, ...]:
+    """The text by page. Entries that make no sense are left out: the whole text is there without them."""
+    pages = sorted((page for entry in entries if (page := _page(entry))), key=lambda page: page[0])
+    if not any(isinstance(content, str) for _, content in pages):
+        return tuple(PageText(number, one.path, one.start, one.size) for number, one in pages)
+    if folder is None:
+        raise ValueError("pages are strings: give a folder, or read the body with SPILLS")
+    return tuple(_written_pages(pages, folder))
+
+
+def _written_pages(pages: list[tuple[int, Any]], folder: Path) -> Iterable[PageText]:
+    with NamedTemporaryFile("wb", prefix="spill-", dir=folder, delete=False) as file:
+        for number, content in pages:
+            start = file.tell()
+            try:
+                size = file.write(content.encode())
+            except UnicodeEncodeError:
+                _refuse("data.metadata.text_contents is not Unicode")
+            yield PageText(number, Path(file.name), start, size)
+
+
+def _page(entry: Any) -> tuple[int, Any] | None:
     if not isinstance(entry, dict):
         return None
     number, content = entry.get("page"), entry.get("content")
@@ -177,7 +220,7 @@ def _page(entry: Any) -> tuple[int, str] | None:
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_PAGE:
         return None
-    return (number, content) if isinstance(content, str) else None
+    return (number, content) if isinstance(content, str | Spilled) else None
 
 
 def _percent(given: Any) -> float | None:
@@ -191,7 +234,9 @@ def _percent(given: Any) -> float | None:
         or (isinstance(given, float) and not isfinite(given))
     ):
         _refuse("progress is not a number")
-    return float(min(max(given, 0), 100))
+    if not 0 <= given <= 100:
+        _refuse("progress is not between 0 and 100")
+    return float(given)
 
 
 def _process_id(value: dict[str, Any]) -> str | None:

@@ -1,8 +1,9 @@
 """Reads a JSON object piece by piece, and puts the huge strings in it into files while they arrive.
 
-A final report may carry hundreds of megabytes in two strings. The reader keeps the rest of the object as Python values,
-within limits, and neither memory nor time depends on where the pieces are cut. It is strict: what two parsers could
-understand differently (duplicate keys, lone surrogates, NUL, numbers out of range) is refused.
+A final report may carry hundreds of megabytes in its texts and its archive. The reader keeps the rest of the object as
+Python values, within limits, and neither memory nor time depends on where the pieces are cut. It is strict: what two
+parsers could understand differently (duplicate keys, lone surrogates, NUL, numbers out of range) is refused. Only from
+texts that go to files are NUL and lone surrogates removed: OCR makes them, and the document is worth more.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ class Spill:
     """A string that goes to a file: as UTF-8, or decoded from base64."""
 
     path: tuple[str, ...]
+    """The keys that lead to it; `*` stands for every element of an array, whose strings share one file."""
     kind: Literal["text", "base64"]
 
     @property
     def name(self) -> str:
         return ".".join(self.path)
+
+    @property
+    def is_shared(self) -> bool:
+        return "*" in self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,10 @@ class Spilled:
     path: Path
     size: int
     sha256: str
+    start: int = 0
+    """Where it begins in the file."""
+    removed: int = 0
+    """How many NUL characters and lone surrogates were removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,12 @@ _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _NUMBERLIKE: Final = re.compile(rb"[-+.0-9eE]*+")
 _NUMBER: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _HIGH_SURROGATE: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
+_UNSTORABLE: Final = re.compile(
+    rb"""(?P<kept>\\\\ | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})
+       | \\u0000 | \\u[dD][89a-fA-F][0-9a-fA-F]{2} | \x00 | \xed[\xa0-\xbf][\x80-\xbf]""",
+    re.VERBOSE,
+)
+"""NUL and surrogates inside a JSON string, escaped or raw; `kept` are escaped backslashes and whole surrogate pairs."""
 _WORDS: Final[dict[int, tuple[bytes, bool | None]]] = {
     ord("t"): (b"true", True),
     ord("f"): (b"false", False),
@@ -113,7 +129,7 @@ class Reader:
         self._want = _Want.OBJECT
         self._stack: list[dict[str, Any] | list[Any]] = []
         self._path: list[str] = []
-        """The key in each open container; of an array, none."""
+        """The key in each open container; of an array, `*`."""
         self._root: dict[str, Any] | None = None
         self._string: _Sink | None = None
         self._rest = b""
@@ -121,6 +137,7 @@ class Reader:
         self._kept = 0
         self._values = 0
         self._files: list[Path] = []
+        self._shared: dict[Spill, _File] = {}
         self._over = False
 
     def feed(self, chunk: bytes) -> None:
@@ -140,6 +157,12 @@ class Reader:
         if self._root is None or self._want is not _Want.NOTHING:
             self.discard()
             _refuse("the JSON ends too early" if self._read else "the body is empty")
+        try:
+            for file in self._shared.values():
+                file.close()
+        except BaseException:
+            self.discard()
+            raise
         self._over = True
         return self._root
 
@@ -149,6 +172,8 @@ class Reader:
         if self._string is not None:
             self._string.abandon()
             self._string = None
+        for file in self._shared.values():
+            file.abandon()
         for path in self._files:
             path.unlink(missing_ok=True)
         self._files.clear()
@@ -200,7 +225,7 @@ class Reader:
     def _value(self, data: bytes, at: int) -> int:
         byte = data[at]
         if byte == _QUOTE:
-            spill = self._spills.get(tuple(self._path)) if len(self._path) == len(self._stack) else None
+            spill = self._spills.get(tuple(self._path))
             return self._begin_string(data, at) if spill is None else self._begin_spill(spill, at)
         if byte == _OPEN:
             inner: dict[str, Any] = {}
@@ -247,8 +272,12 @@ class Reader:
         return plain.end()
 
     def _begin_spill(self, spill: Spill, at: int) -> int:
-        file = _File(self._folder)
-        self._files.append(file.path)
+        file = self._shared.get(spill)
+        if file is None:
+            file = _File(self._folder)
+            self._files.append(file.path)
+            if spill.is_shared:
+                self._shared[spill] = file
         self._string = _Text(spill, file) if spill.kind == "text" else _Base64(spill, file)
         return at + 1
 
@@ -278,13 +307,16 @@ class Reader:
         if len(self._stack) == self._limits.depth:
             _refuse(f"it is nested deeper than {self._limits.depth} levels")
         self._stack.append(container)
+        if isinstance(container, list):
+            self._path.append("*")
         self._want = want
 
     def _may_close(self, kind: type, when_empty: _Want) -> bool:
         return self._want in (when_empty, _Want.COMMA_OR_END) and isinstance(self._stack[-1], kind)
 
     def _close_container(self) -> None:
-        self._stack.pop()
+        if isinstance(self._stack.pop(), list):
+            self._path.pop()
         if self._stack and isinstance(self._stack[-1], dict):
             self._path.pop()
         self._want = _Want.COMMA_OR_END if self._stack else _Want.NOTHING
@@ -331,20 +363,29 @@ def spilled(value: object) -> Iterator[Spilled]:
 
 
 class _File:
+    """Holds one string, or many one after the other."""
+
     def __init__(self, folder: Path) -> None:
         self._file = NamedTemporaryFile("wb", buffering=PIECE, prefix="spill-", dir=folder, delete=False)  # noqa: SIM115
         self._hash = sha256()
-        self._size = 0
+        self._start = 0
+        self._end = 0
+        self._removed = 0
         self.path = Path(self._file.name)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes, removed: int = 0) -> None:
         self._hash.update(piece)
         self._file.write(piece)
-        self._size += len(piece)
+        self._end += len(piece)
+        self._removed += removed
 
-    def close(self) -> Spilled:
+    def end_string(self) -> Spilled:
+        spilled = Spilled(self.path, self._end - self._start, self._hash.hexdigest(), self._start, self._removed)
+        self._hash, self._start, self._removed = sha256(), self._end, 0
+        return spilled
+
+    def close(self) -> None:
         self._file.close()
-        return Spilled(self.path, self._size, self._hash.hexdigest())
 
     def abandon(self) -> None:
         # Closing writes what is buffered, which fails once more on a full disk; the file is closed all the same.
@@ -390,6 +431,7 @@ class _Text(_Sink):
     def __init__(self, spill: Spill, file: _File) -> None:
         self._name = spill.name
         self._file = file
+        self._is_shared = spill.is_shared
 
     def take(self, data: bytes, at: int) -> int:
         raw = data[at:] if at else data
@@ -401,11 +443,24 @@ class _Text(_Sink):
         self.ended = end >= 0
         if not self.ended:
             end = _last_border(masked)
-        self._file.write(_text(raw[:end], self._name).encode())
+        self._write(raw[:end])
         return at + end + self.ended
 
+    def _write(self, raw: bytes) -> None:
+        try:
+            text, removed = _decode(raw), 0
+        except (msgspec.DecodeError, UnicodeError):
+            text, removed = None, 0
+        if text is None or "\0" in text:
+            raw, removed = _without_unstorable(raw)
+            text = _text(raw, self._name)
+        self._file.write(text.encode(), removed)
+
     def value(self) -> Spilled:
-        return self._file.close()
+        spilled = self._file.end_string()
+        if not self._is_shared:
+            self._file.close()
+        return spilled
 
     def abandon(self) -> None:
         self._file.abandon()
@@ -447,7 +502,9 @@ class _Base64(_Sink):
     def value(self) -> Spilled:
         if self._rest:
             _refuse(f"{self._name} is not base64: its length is not a multiple of 4")
-        return self._file.close()
+        spilled = self._file.end_string()
+        self._file.close()
+        return spilled
 
     def abandon(self) -> None:
         self._file.abandon()
@@ -477,9 +534,26 @@ def _last_utf8_border(masked: bytes) -> int:
     return len(masked)
 
 
+def _decode(raw: bytes) -> str:
+    return _STRING.decode(b'"%b"' % raw)
+
+
+def _without_unstorable(raw: bytes) -> tuple[bytes, int]:
+    """The inside of a JSON string without NUL and lone surrogates, and how many there were."""
+    removed = 0
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        nonlocal removed
+        if match["kept"] is None:
+            removed += 1
+        return match["kept"] or b""
+
+    return _UNSTORABLE.sub(replace, raw), removed
+
+
 def _text(raw: bytes, name: str) -> str:
     try:
-        text = _STRING.decode(b'"%b"' % raw)
+        text = _decode(raw)
     except (msgspec.DecodeError, UnicodeError):
         _refuse(f"{name} is not a JSON string: broken UTF-8, a control character, or an escape that means nothing")
     if "\0" in text:

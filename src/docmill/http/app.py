@@ -1,7 +1,7 @@
 """The HTTP service: doors in front of the use cases.
 
-Middleware is pure ASGI, from the outside in: `Envelope` (request id, headers, access log, last resort), `Gate` and
-`BodyGuard` (limits), then FastAPI.
+Middleware is pure ASGI, from the outside in: `Cors` (if origins are configured), `Envelope` (request id, headers,
+access log, last resort), `Gate` and `BodyGuard` (limits, and authentication of whoever sends a body), then FastAPI.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import structlog
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from docmill.core.mineru import PARSE_ID
 from docmill.http import (
     contracts,
     docling,
@@ -31,6 +31,8 @@ from docmill.http import (
     health,
     jobs,
     metrics,
+    mineru,
+    mineru_cloud,
     objects,
     rules,
     tables,
@@ -41,8 +43,9 @@ from docmill.http import (
 )
 from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.callbacks import CallbackFront, CallbackOptions
+from docmill.http.cors import Cors
 from docmill.http.errors import CLIENT_GONE, Problem, unexpected
-from docmill.http.events import Tails
+from docmill.http.events import StreamSlots, Tails
 from docmill.http.examples import add_examples
 from docmill.http.health import Prober
 from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
@@ -54,10 +57,13 @@ __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
 DOORS = (
     *(uploads, tasks, events, watch, rules, tables, documents, contracts, jobs),
-    *(webhooks, objects, health, metrics, docling),
+    *(webhooks, objects, health, metrics, docling, mineru, mineru_cloud),
 )
-QUIET = frozenset({"/health", "/ready", "/metrics"})
-API = ("/api/", "/v1/", "/version", "/health", "/ready", "/metrics", "/openapi.json")
+QUIET = frozenset({"/health", "/ready", "/livez", "/readyz", "/metrics"})
+API = (
+    *("/api/", "/v1/", "/version", "/health", "/ready", "/livez", "/metrics", "/openapi.json"),
+    *("/file_parse", "/mineru/"),
+)
 EVERYWHERE = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -73,6 +79,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 log = structlog.get_logger("docmill.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PARSE_PATH = re.compile(f"/tasks/{PARSE_ID}")
 
 
 class App(FastAPI):
@@ -106,22 +113,18 @@ def build_app(
     app.state.ports, app.state.auth, app.state.options, app.state.drain = ports, auth, options, drain
     app.state.metrics = Metrics(options.version)
     app.state.prober = Prober(options)
+    app.state.streams = StreamSlots(options.max_event_streams)
     app.state.tails = Tails(ports, options, drain)
     app.state.boards = Boards(ports, options, drain)
     errors.install(app)
     for door in DOORS:
         app.include_router(door.router)
-    app.add_middleware(BodyGuard, options=options)
-    if options.allowed_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=options.allowed_origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
-            expose_headers=["ETag", "X-Request-ID", "Idempotent-Replayed", "Retry-After"],
-        )
+    app.add_middleware(BodyGuard, options=options, identify=auth.identify)
     app.add_middleware(Gate, options=options, drain=drain, is_open=not auth.options.require)
     app.add_middleware(Envelope, metrics=app.state.metrics)
+    if options.allowed_origins:
+        # MinerU's `/tasks` shares its path with a page of the console, which a request without a cookie does not see.
+        app.add_middleware(Cors, origins=options.allowed_origins, paths=(*API, "/tasks"))
     app.front = CallbackFront(
         ports=ports, options=callbacks or CallbackOptions(), drain=drain, metrics=app.state.metrics
     )
@@ -232,7 +235,7 @@ def _dress(path: str, headers: MutableHeaders, request_id: str) -> None:
     headers["X-Request-ID"] = request_id
     for name, value in EVERYWHERE.items():
         headers.setdefault(name, value)
-    if path.startswith(API):
+    if path.startswith(API) or _PARSE_PATH.match(path):
         for name, value in ON_API.items():
             headers.setdefault(name, value)
 
@@ -261,12 +264,16 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     parts = schema.setdefault("components", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     parts.setdefault("schemas", {}).update({**problem.pop("$defs", {}), "Problem": problem})
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            parts["schemas"].update(body.pop("$defs", {}))
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An API key (dm_...) or a JWT"},
         "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     schema["security"] = [{"bearer": []}, {"api_key": []}]
-    for path in ("/health", "/ready"):
+    for path in ("/health", "/ready", "/livez", "/readyz"):
         for operation in schema["paths"].get(path, {}).values():
             operation["security"] = []
     add_examples(schema)
@@ -276,7 +283,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 def _shown(path: str) -> str:
     """A signed link is a credential: its address does not belong into a log."""
-    return f"{LINKS}…" if path.startswith(LINKS) else path
+    return next((f"{prefix}…" for prefix in LINKS if path.startswith(prefix)), path)
 
 
-LINKS = "/api/v1/objects/"
+LINKS = ("/api/v1/objects/", "/api/v4/uploads/", "/api/v4/results/")

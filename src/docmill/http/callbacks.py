@@ -24,12 +24,14 @@ from docmill.core.errors import (
     BadRequest,
     Conflict,
     DocmillError,
+    Invalid,
     NotFound,
     StageFailed,
     TooLarge,
     TooMany,
     Unauthorized,
     Unavailable,
+    unwrap,
 )
 from docmill.core.machine import Change, Verdict
 from docmill.core.reports import Cancelled, Failed, Final, Progress
@@ -39,6 +41,7 @@ from docmill.dialects.body import Body
 from docmill.dialects.dispatcher import Dispatcher
 from docmill.dialects.secretary import Secretary
 from docmill.dialects.spill import Spill
+from docmill.dialects.spill import read as read_spilled
 from docmill.http.errors import answer, retry_after, unexpected
 from docmill.http.limits import Drain
 from docmill.http.metrics import Metrics
@@ -116,6 +119,8 @@ class _Call:
     """The whole body, if it is small."""
     streamed_bytes: int = 0
     streamed_hash: str = ""
+    outcome: str | None = None
+    """Identifies what a terminal report says, if the dialect has its own way for that."""
     reason: str | None = None
 
     @property
@@ -133,6 +138,10 @@ class _Call:
     @property
     def hash(self) -> str:
         return self.streamed_hash or (sha256(self.raw).hexdigest() if self.raw else "")
+
+    @property
+    def outcome_hash(self) -> str:
+        return self.outcome or self.hash
 
     @property
     def declared(self) -> int | None:
@@ -173,10 +182,12 @@ class CallbackDoor:
                 await self._keep(call, 200)
         except ClientDisconnect:
             return 499
-        except DocmillError as error:
-            return await self._refuse(call, error, scope, receive, send)
-        except OSError as error:
-            fault = StageFailed("storage_failed", why=type(error).__name__)
+        except Exception as error:
+            fault = unwrap(error)
+            if isinstance(fault, OSError):
+                fault = StageFailed("storage_failed", why=type(fault).__name__)
+            if not isinstance(fault, DocmillError):
+                raise
             return await self._refuse(call, fault, scope, receive, send)
         head, body = reply
         await send(head)
@@ -191,36 +202,40 @@ class CallbackDoor:
             raise TooLarge("body_too_large", limit=self._limit)
         known = self._known.get(call.job)
         claim = Claim.of(known.attempt.id if known else call.job_id or NO_JOB, call.scope["headers"])
-        if declared is None or declared > SMALL_BYTES:
+        # A dialect without huge texts has small bodies only: its limit keeps them in memory.
+        if self._dialect.spills and (declared is None or declared > SMALL_BYTES):
             return await self._judge_large(call, claim, receive)
         return await self._judge_small(call, claim, known, receive)
 
     async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> Reply:
-        task, attempt = await self._admit(call, claim)
+        _, attempt = await self._admit(call, claim)
         # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
         with self._folder() as name:
             value = await self._read(call, claim, attempt, receive, Path(name), self._dialect.spills)
-            return await self._apply(call, task, attempt, self._dialect.read(value, Path(name)))
+            return await self._apply(call, claim, attempt, self._dialect.read(value, Path(name)))
 
     async def _judge_small(self, call: _Call, claim: Claim, known: _Known | None, receive: Receive) -> Reply:
-        found: tuple[Task, Attempt] | None = None
         if known is None or not self._recall(call, claim, known):
-            found = await self._admit(call, claim)
-            known = self._known_of(found[1])
-        value = await self._read_small(call, claim, known.expected, receive)
+            known = self._known_of((await self._admit(call, claim))[1])
+        raw = await self._receive_small(call, claim, known.expected, receive)
+        try:
+            value = await _read_small(raw)
+            call.outcome = self._dialect.outcome_hash(value)
+        except BadRequest:
+            if not self._dialect.spills:
+                raise
+            value = None
         # Only `data` can hold texts that become files.
-        if not value.get("data"):
+        if value is not None and not (isinstance(value, dict) and value.get("data")):
             report = self._dialect.read(value)
             if isinstance(report, Progress):
                 return await self._note(call, known, report)
-            return await self._end_small(call, claim, found, report)
+            return await self._apply(call, claim, known.attempt, report)
         with self._folder() as name:
-            return await self._end_small(call, claim, found, self._dialect.read(value, Path(name)))
-
-    async def _end_small(self, call: _Call, claim: Claim, found: tuple[Task, Attempt] | None, report: Outcome) -> Reply:
-        # Whatever ends a job is judged by how it stands now, not by what we remember.
-        task, attempt = found or await self._admit(call, claim)
-        return await self._apply(call, task, attempt, report)
+            if value is None:
+                # The texts of a document may hold NUL and lone surrogates; the streaming reader removes them.
+                value = read_spilled(raw, Path(name), self._dialect.spills)
+            return await self._apply(call, claim, known.attempt, self._dialect.read(value, Path(name)))
 
     def _folder(self) -> TemporaryDirectory[str]:
         return TemporaryDirectory(dir=self._ports.scratch, prefix="callback-")
@@ -268,24 +283,18 @@ class CallbackDoor:
                 await self._count(f"bad-token:{call.peer}", PER_MINUTE)
             raise
 
-    async def _read_small(self, call: _Call, claim: Claim, expected: Expected, receive: Receive) -> dict[str, Any]:
-        """A body that fits into memory is read at once: as strict as the streaming reader, and cheaper."""
+    async def _receive_small(self, call: _Call, claim: Claim, expected: Expected, receive: Receive) -> bytes:
+        """A body that fits into memory, once its signature is right."""
         signature = None
         if expected.signing != "off":
             signature = self._dialect.signature(claim, expected, now=time.time())
             if signature.hopeless:
                 signature.check()
-        call.raw = raw = await _whole(receive, self._patience)
+        call.raw = raw = await _whole(receive, self._patience, self._limit)
         if signature is not None:
             signature.update(raw)
             signature.check()
-        try:
-            value = check_json(raw)
-        except DocmillError as error:
-            raise BadRequest("callback_payload_invalid", why=str(error.facts["why"])) from error
-        if not isinstance(value, dict):
-            raise BadRequest("callback_payload_invalid", why="the body is not a JSON object")
-        return value
+        return raw
 
     async def _read(
         self,
@@ -343,11 +352,16 @@ class CallbackDoor:
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
-    async def _apply(self, call: _Call, task: Task, attempt: Attempt, report: Outcome) -> Reply:
+    async def _apply(self, call: _Call, claim: Claim, attempt: Attempt, report: Outcome) -> Reply:
         if isinstance(report, Progress):
             return await self._note(call, self._known_of(attempt), report)
+        if isinstance(report, Failed) and not report.is_final:
+            # Workers send one for each error line of their log.
+            await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
         call.kind = _kind(report)
         self._known.pop(call.job, None)
+        # The body may have arrived slowly: whatever ends a job is judged by how the job stands now.
+        task, attempt = await self._admit(call, claim)
         change = await self._end(call, task, attempt, report)
         call.reason = self._too_late(change, attempt, report)
         return _reply(self._dialect.reply(report, attempt.id))
@@ -360,13 +374,13 @@ class CallbackDoor:
         self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled
     ) -> Change:
         if isinstance(report, Final) and attempt.state is State.HANDED_OVER:
-            return await finish(self._ports, task, attempt, report, outcome_hash=call.hash)
+            return await finish(self._ports, task, attempt, report, outcome_hash=call.outcome_hash)
         if isinstance(report, Final):
             # Over already: only the ledger's word on it is needed, not the contents.
-            same = attempt.has_ended and attempt.outcome_hash == call.hash
+            same = attempt.has_ended and attempt.outcome_hash == call.outcome_hash
             verdict = Verdict.DUPLICATE if same else Verdict.CONFLICT if attempt.has_ended else Verdict.SUPERSEDED
             return Change(verdict, task)
-        return await take(self._ports, task.id, attempt.id, report, outcome_hash=call.hash)
+        return await take(self._ports, task.id, attempt.id, report, outcome_hash=call.outcome_hash)
 
     def _too_late(self, change: Change, attempt: Attempt, report: Outcome) -> str | None:
         """Why a report had no effect. Dispatchers are told with 409, secretaries know no such answer."""
@@ -401,6 +415,9 @@ class CallbackDoor:
 
     async def _refuse(self, call: _Call, error: DocmillError, scope: Scope, receive: Receive, send: Send) -> int:
         scope.setdefault("state", {})["request_id"] = uuid4().hex
+        if error.status == Invalid.status:
+            # Workers know 400 for a payload that they have to correct, and no 422.
+            error = BadRequest(error.code, **error.facts)
         call.reason = f"{error.code}: {error.message}"[:500]
         if error.status != 429:
             await self._keep(call, error.status)
@@ -456,6 +473,14 @@ class CallbackFront:
         return None
 
 
+async def _read_small(raw: bytes) -> Any:
+    """A body that is all here is read at once: as strict as the streaming reader, and cheaper."""
+    try:
+        return check_json(raw) if len(raw) <= SMALL_BYTES else await asyncio.to_thread(check_json, raw)
+    except DocmillError as error:
+        raise BadRequest("callback_payload_invalid", why=str(error.facts["why"])) from error
+
+
 def _reply(value: dict[str, Any]) -> Reply:
     body = encode(value)
     headers = [*FINE, (b"content-length", str(len(body)).encode())]
@@ -495,7 +520,7 @@ async def _chunks(receive: Receive, patience: Patience) -> AsyncIterator[bytes]:
             return
 
 
-async def _whole(receive: Receive, patience: Patience) -> bytes:
+async def _whole(receive: Receive, patience: Patience, limit: int) -> bytes:
     """A small body. Mostly it came with its head, and is one message."""
     message = await patience.next(receive)
     if message["type"] == "http.request" and not message.get("more_body"):
@@ -506,4 +531,9 @@ async def _whole(receive: Receive, patience: Patience) -> bytes:
     async def again() -> Message:
         return first.pop() if first else await receive()
 
-    return b"".join([chunk async for chunk in _chunks(again, patience)])
+    whole = bytearray()
+    async for chunk in _chunks(again, patience):
+        whole += chunk
+        if len(whole) > limit:
+            raise TooLarge("body_too_large", limit=limit)
+    return bytes(whole)

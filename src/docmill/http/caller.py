@@ -22,14 +22,14 @@ async def caller(request: Request) -> Principal:
     return who
 
 
-async def admin(who: Annotated[Principal, Depends(caller)]) -> Principal:
-    if not who.is_admin:
+async def operator(who: Annotated[Principal, Depends(caller)]) -> Principal:
+    if not who.is_operator:
         raise Forbidden("forbidden")
     return who
 
 
 Caller = Annotated[Principal, Depends(caller)]
-Admin = Annotated[Principal, Depends(admin)]
+Operator = Annotated[Principal, Depends(operator)]
 
 
 def is_local_peer(request: Request) -> bool:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from docmill.contracts import KINDS, check, json_schema
+from docmill.core.body_limits import accept_body
 from docmill.core.errors import NotFound
 from docmill.http.body import judged, read_body, takes
 from docmill.http.caller import caller
@@ -40,6 +41,7 @@ async def get_kinds() -> Json:
     summary="Everything that is wrong with a value, or the value as it would be stored",
     openapi_extra=takes("{kind}"),
 )
+@accept_body(is_streamed=True)
 async def post_check(
     kind: str,
     request: Request,

@@ -3,6 +3,8 @@
     POST /v1/convert/file[/async]     multipart: files, and the options as fields
     POST /v1/convert/source[/async]   JSON: sources (http, file), options, target
     GET  /v1/status/poll/{task_id}    and GET /v1/result/{task_id}
+    GET  /v1/clear/results            and GET /v1/clear/converters
+    GET  /livez, /readyz, /version
 
 A document becomes an ordinary task. The `task_id` on this wire names the tasks of a request and how their result was
 wanted (`12.mj.e.1-0.i`), so that nothing else needs to be remembered. Options that concern docling's own models are
@@ -15,37 +17,46 @@ import asyncio
 import re
 import zipfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Annotated, Any, Literal, get_args
 
 import pybase64
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.requests import Request
 from starlette.responses import Response
 
 from docmill import __version__
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, DocmillError, Invalid, NotFound, TimedOut
+from docmill.core.body_limits import accept_body
+from docmill.core.errors import BadRequest, DocmillError, Forbidden, Invalid, NotFound, TimedOut
 from docmill.core.task import Status, Task, Wishes
+from docmill.http.body import read_model, takes_model
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
-from docmill.http.errors import problems, validation
-from docmill.http.tasks import until_gone
-from docmill.http.uploads import FORM_OVERHEAD, MAX_ROW_ID, Inbox
+from docmill.http.errors import problems
+from docmill.http.health import Readiness, get_ready
+from docmill.http.limits import HttpOptions
+from docmill.http.repeated_fields import RepeatedFields, check_fields
+from docmill.http.uploads import FORM_OVERHEAD, MAX_ROW_ID
+from docmill.http.waiting import MAX_WAIT_S, wait_until_ended
 from docmill.http.wire import Json, check_json, encode
 from docmill.ports import Ports
-from docmill.work import exports, intake, query
+from docmill.work import exports, intake, query, retention
 from docmill.work.exports import Export, Format, Images, Wanted
 from docmill.work.intake import Submission
 
 MAX_SOURCES = 100
-MAX_WAIT_S = 60.0
+MAX_SOURCES_BYTES = 128 * 1024**2
+"""Of one JSON body: documents are in it as Base64."""
 SYNC_S = 600.0
 """After this a caller who waits is told to poll; the task goes on."""
 FETCH_S = 60.0
 PROJECT = "0"
+WORKFLOW = "docling-serve"
+"""The `workflow_id` of tasks that came through these routes: only these are cleared by `/v1/clear/results`."""
+CLEAR_AFTER_S = 3600.0
 
 router = APIRouter(tags=["docling-serve"], responses=problems(403, 404, 409, 415, 429, 504, 507))
 
@@ -72,22 +83,33 @@ class ConversionFailed(DocmillError):
         self.code, self.message, self.facts = code, message, {}
 
 
+NotOffered = Literal["doctags", "yaml", "html_split_page", "vtt", "doclang", "dclx", "chunks", "latex"]
+"""Formats of docling that docmill does not make. Beside others they are null; alone they are refused."""
+
+
 class ConvertOptions(BaseModel):
     """The options that mean something here. All others are taken and ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    to_formats: list[Format] = Field(default=["md"], min_length=1, max_length=16)
+    to_formats: list[Format | NotOffered] = Field(default=["md"], min_length=1, max_length=16)
     image_export_mode: Images = "embedded"
     include_images: bool = True
     do_ocr: bool = True
     force_ocr: bool = False
     page_range: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
 
+    @field_validator("to_formats")
+    @classmethod
+    def _has_an_offered_format(cls, given: list[Format | NotOffered]) -> list[Format | NotOffered]:
+        if not _offered(given):
+            raise ValueError(f"none of these formats is offered; those that are: {', '.join(get_args(Format))}")
+        return given
+
     def wanted(self) -> Wanted:
         first, last = self.page_range or (1, 0)
         return Wanted(
-            formats=tuple(dict.fromkeys(self.to_formats)),
+            formats=_offered(self.to_formats),
             images=self.image_export_mode if self.include_images else "placeholder",
             first=min(first, 999_999_999),
             last=0 if last > 999_999_999 else last,
@@ -95,7 +117,11 @@ class ConvertOptions(BaseModel):
 
     def wishes(self) -> Wishes:
         ocr = "always" if self.force_ocr else "auto" if self.do_ocr else "never"
-        return Wishes(parse={} if ocr == "auto" else {"ocr": ocr})
+        return Wishes(workflow_id=WORKFLOW, parse={} if ocr == "auto" else {"ocr": ocr})
+
+
+def _offered(formats: Sequence[str]) -> tuple[Format, ...]:
+    return tuple(one for one in get_args(Format) if one in formats)
 
 
 class Source(BaseModel):
@@ -120,6 +146,10 @@ class ConvertSources(BaseModel):
     options: ConvertOptions = Field(default_factory=ConvertOptions)
     sources: list[Source] = Field(min_length=1, max_length=MAX_SOURCES)
     target: Target = Field(default_factory=Target)
+
+
+class Cleared(BaseModel):
+    status: Literal["ok"] = "ok"
 
 
 class TaskMeta(BaseModel):
@@ -227,7 +257,28 @@ async def get_version(_: Caller) -> dict[str, str]:
     return {"docmill": __version__, "docling-serve": "1.0.0"}
 
 
+class Alive(BaseModel):
+    status: Literal["ok"]
+
+
+@router.get("/livez", response_model=Alive, summary="docling-serve: is the process alive?")
+async def get_livez() -> Response:
+    return Json({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    response_model=Alive,
+    summary="docling-serve: can it work?",
+    responses={503: {"model": Readiness, "description": "A part fails"}},
+)
+async def get_readyz(request: Request, ports: Bound) -> Response:
+    ready = await get_ready(request, ports)
+    return Json({"status": "ok"}) if ready.status_code == 200 else ready
+
+
 @router.post("/v1/convert/file", summary="docling-serve: convert files, and wait", responses=ANSWER, openapi_extra=FORM)
+@accept_body(is_streamed=True)
 async def post_file(request: Request, who: Caller, ports: Bound) -> Response:
     return await _awaited(request, ports, who, await _of_form(request, ports, who))
 
@@ -235,17 +286,32 @@ async def post_file(request: Request, who: Caller, ports: Bound) -> Response:
 @router.post(
     "/v1/convert/file/async", response_model=TaskStatus, summary="docling-serve: submit files", openapi_extra=FORM
 )
+@accept_body(is_streamed=True)
 async def post_file_async(request: Request, who: Caller, ports: Bound) -> Response:
     return await _status(ports, who, await _of_form(request, ports, who))
 
 
-@router.post("/v1/convert/source", summary="docling-serve: convert sources, and wait", responses=ANSWER)
-async def post_source(body: ConvertSources, request: Request, who: Caller, ports: Bound) -> Response:
+@router.post(
+    "/v1/convert/source",
+    summary="docling-serve: convert sources, and wait",
+    responses=ANSWER,
+    openapi_extra=takes_model(ConvertSources),
+)
+@accept_body(max_bytes=MAX_SOURCES_BYTES)
+async def post_source(request: Request, who: Caller, ports: Bound) -> Response:
+    body = await read_model(request, ConvertSources)
     return await _awaited(request, ports, who, await _of_sources(body, ports, who))
 
 
-@router.post("/v1/convert/source/async", response_model=TaskStatus, summary="docling-serve: submit sources")
-async def post_source_async(body: ConvertSources, who: Caller, ports: Bound) -> Response:
+@router.post(
+    "/v1/convert/source/async",
+    response_model=TaskStatus,
+    summary="docling-serve: submit sources",
+    openapi_extra=takes_model(ConvertSources),
+)
+@accept_body(max_bytes=MAX_SOURCES_BYTES)
+async def post_source_async(request: Request, who: Caller, ports: Bound) -> Response:
+    body = await read_model(request, ConvertSources)
     return await _status(ports, who, await _of_sources(body, ports, who))
 
 
@@ -257,7 +323,7 @@ async def get_status(
 ) -> Response:
     asked = Conversion.of_id(conversion_id)
     await _tasks(ports, who, asked)
-    await _ended(request, ports, who, asked, min(wait, MAX_WAIT_S))
+    await wait_until_ended(request, ports, who, asked.task_ids, min(wait, MAX_WAIT_S))
     return await _status(ports, who, asked)
 
 
@@ -270,18 +336,37 @@ async def get_result(conversion_id: TaskText, who: Caller, ports: Bound) -> Resp
     return await _result(ports, asked, tasks)
 
 
+@router.get("/v1/clear/results", response_model=Cleared, summary="docling-serve: remove the caller's old conversions")
+async def get_clear_results(
+    request: Request,
+    who: Caller,
+    ports: Bound,
+    older_then: Annotated[float, Query(ge=0, le=1e9, description="Seconds since a conversion ended")] = CLEAR_AFTER_S,
+) -> Cleared:
+    refuse_foreign_page(request)
+    await retention.clear(ports, who, workflow_id=WORKFLOW, project_id=int(PROJECT), older_ms=int(older_then * 1000))
+    return Cleared()
+
+
+@router.get("/v1/clear/converters", response_model=Cleared, summary="docling-serve: there is nothing to unload here")
+async def get_clear_converters(_: Caller) -> Cleared:
+    return Cleared()
+
+
+def refuse_foreign_page(request: Request) -> None:
+    """A GET that removes something: a page of another site must not cause it by a link or an image."""
+    options: HttpOptions = request.app.state.options
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if site not in ("same-origin", "none") and request.headers.get("origin") not in options.allowed_origins:
+        raise Forbidden("forbidden")
+
+
 # Submitting
 
 
 @dataclass
-class ConvertForm(Inbox):
-    """The same form as for an upload; a field may come several times."""
-
+class ConvertForm(RepeatedFields):
     max_fields = 96
-    lists: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, name: str, text: str) -> None:
-        self.lists.setdefault(name, []).append(text)
 
     def options(self) -> ConvertOptions:
         found: dict[str, Any] = {}
@@ -291,10 +376,7 @@ class ConvertForm(Inbox):
                 found[name] = check_json(texts[0].encode())
             else:
                 found[name] = texts if is_list else texts[-1]
-        try:
-            return ConvertOptions.model_validate(found)
-        except ValidationError as error:
-            raise validation({**one, "loc": ("body", *one["loc"])} for one in error.errors()) from None
+        return check_fields(ConvertOptions, found)
 
 
 async def _of_form(request: Request, ports: Ports, who: Principal) -> Conversion:
@@ -304,14 +386,7 @@ async def _of_form(request: Request, ports: Ports, who: Principal) -> Conversion
         await form.read()
         options = form.options()
         is_zip = _is_zip(form.lists.get("target_type", ["inbody"])[-1], len(form.files))
-        for file in form.files:
-            if file.fault:
-                raise file.fault
-        ids = []
-        for file in form.files:
-            assert file.stored  # noqa: S101 - or it had a fault
-            ids.append(await _submitted(ports, who, file.stored.key, file.filename, options))
-            file.used = True
+        ids = await form.submit(lambda key, name: _submitted(ports, who, key, name, options))
     return Conversion(tuple(ids), options.wanted(), is_zip)
 
 
@@ -367,33 +442,8 @@ async def _tasks(ports: Ports, who: Principal, asked: Conversion) -> list[Task]:
     return found
 
 
-async def _ended(request: Request, ports: Ports, who: Principal, asked: Conversion, seconds: float) -> bool:
-    """Wait until all tasks have ended, at most so long; False: they have not."""
-
-    async def all_ended() -> None:
-        for task_id in asked.task_ids:
-            while not (await query.changed(ports, who, task_id, seconds=MAX_WAIT_S)).is_final:
-                pass
-
-    waiting = asyncio.ensure_future(all_ended())
-    gone = asyncio.ensure_future(until_gone(request.receive))
-    stop = asyncio.ensure_future(request.app.state.drain.wait())
-    try:
-        await asyncio.wait({waiting, gone, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            waiting.result()
-            return True
-        if gone.done():
-            raise ClientDisconnect
-        return False
-    finally:
-        for one in (waiting, gone, stop):
-            one.cancel()
-        await asyncio.gather(waiting, gone, stop, return_exceptions=True)
-
-
 async def _awaited(request: Request, ports: Ports, who: Principal, asked: Conversion) -> Response:
-    if not await _ended(request, ports, who, asked, SYNC_S):
+    if not await wait_until_ended(request, ports, who, asked.task_ids, SYNC_S):
         raise TimedOut("conversion_pending", task=asked.to_id())
     tasks = await _tasks(ports, who, asked)
     if not any(task.status is Status.COMPLETED for task in tasks):

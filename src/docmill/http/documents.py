@@ -15,12 +15,13 @@ from starlette.responses import Response, StreamingResponse
 
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Principal
+from docmill.core.body_limits import accept_body
 from docmill.core.conform import conform
 from docmill.http.body import judged, read_body, takes
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
-from docmill.http.wire import encode
+from docmill.http.wire import PRIVATE, encode
 from docmill.ports import Ports
 from docmill.work import documents, pages
 from docmill.work.intake import clean_name
@@ -30,6 +31,7 @@ UNTRUSTED: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Accept-Ranges": "bytes",
+    **PRIVATE,
 }
 """Bytes that somebody sent are for saving, never for showing: they must not run in our origin."""
 
@@ -61,6 +63,7 @@ BYTES: Final[dict[int | str, dict[str, Any]]] = {
     responses={200: {"description": "The same document was stored before"}},
     openapi_extra=takes("document"),
 )
+@accept_body(is_streamed=True)
 async def post_document(request: Request, who: Caller, ports: Bound) -> Response:
     document = await judged(await read_body(request), partial(conform, "document"))
     kept, is_new = await documents.store_document(ports, who, document)
@@ -110,7 +113,7 @@ async def get_page_image(
     document_id: UUID, page: PageNumber, who: Caller, ports: Bound, width: Width = 1200, version: Version = None
 ) -> Response:
     image = await pages.page_image(ports, who, document_id, page, width=width, version=version)
-    headers = {"ETag": f'"{image.etag}"', "Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff"}
+    headers = {"ETag": f'"{image.etag}"', "X-Content-Type-Options": "nosniff", **PRIVATE}
     return Response(image.png, 200, headers, "image/png")
 
 
@@ -129,6 +132,7 @@ async def get_document_assets(
     responses={200: {"description": "The asset was there before, and is now as sent"}},
     openapi_extra=takes("asset"),
 )
+@accept_body(is_streamed=True)
 async def post_asset(request: Request, who: Caller, ports: Bound) -> Response:
     asset = await judged(await read_body(request), partial(conform, "asset"))
     kept, is_new = await documents.store_asset(ports, who, asset)

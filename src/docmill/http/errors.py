@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from errno import EDQUOT, ENOSPC
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +23,7 @@ from docmill.core.errors import (
     StageFailed,
     StorageFull,
     Unauthorized,
+    unwrap,
 )
 from docmill.http.wire import encode
 
@@ -57,7 +57,7 @@ class Problem(BaseModel):
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a router: what it may answer besides success."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    everywhere = (400, 401, 413, 422, 500, 503)
+    everywhere = (400, 401, 413, 422, 500, 503, 507)
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -98,9 +98,10 @@ def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = Non
 
 def unexpected(error: Exception, scope: Any) -> Response:
     """What a client learns of an error that nobody expected: that it happened, and under which request id."""
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
-        log.error("storage_full", path=scope.get("path"))
-        return answer(scope, StorageFull("storage_full"))
+    found = unwrap(error)
+    if isinstance(found, DocmillError):
+        log.warning("request_failed", code=found.code, path=scope.get("path"), error=found.message)
+        return answer(scope, found)
     log.error("unexpected_error", path=scope.get("path"), exc_info=error)
     return answer(scope, StageFailed("internal_error"))
 
@@ -108,7 +109,7 @@ def unexpected(error: Exception, scope: Any) -> Response:
 def validation(errors: Iterable[Any]) -> Invalid:
     """Pydantic's errors as ours. The input is not repeated: it may be a secret, and it may be huge."""
     found = [
-        {"code": str(one["type"]), "loc": [_loc(step) for step in one["loc"]], "message": str(one["msg"])}
+        {"code": str(one["type"]), "loc": [_loc(step) for step in one["loc"]], "message": _explain(one)}
         for one in errors
     ][:MAX_ERRORS]
     first = found[0]
@@ -131,12 +132,18 @@ def _headers(error: DocmillError) -> dict[str, str]:
     return headers
 
 
+def _explain(one: Any) -> str:
+    return "there is no field of this name" if one["type"] == "extra_forbidden" else str(one["msg"])
+
+
 def _loc(step: Any) -> str | int:
     return step if isinstance(step, int) else str(step)[:100]
 
 
 async def _on_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, DocmillError)  # noqa: S101  registered for nothing else
+    error = unwrap(error)
+    assert isinstance(error, DocmillError)  # noqa: S101  an error of ours stays one
     if error.status >= 500:
         log.warning("request_failed", code=error.code, path=request.url.path, error=error.message)
     return answer(request.scope, error)
@@ -147,6 +154,8 @@ async def _on_http(request: Request, error: Exception) -> Response:
     # FastAPI wraps whatever goes wrong while it reads the body, a body over its limit included.
     if isinstance(error.__cause__, DocmillError):
         return await _on_ours(request, error.__cause__)
+    if isinstance(full := unwrap(error), StorageFull):
+        return await _on_ours(request, full)
     if isinstance(error.__cause__, ClientDisconnect):
         return Response(status_code=CLIENT_GONE)
     return answer(request.scope, _of_status(error, request.method), dict(error.headers or {}))

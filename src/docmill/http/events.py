@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import re
 import types
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
@@ -25,15 +26,16 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from docmill.core.access import Owner, Principal
-from docmill.core.errors import DocmillError, Invalid, NotFound
+from docmill.core.errors import DocmillError, Invalid, NotFound, TooMany
 from docmill.core.machine import wire_status
 from docmill.core.task import LoggedEvent, Task
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
-from docmill.http.errors import problems
+from docmill.http.errors import answer, problems
 from docmill.http.limits import Drain, HttpOptions
-from docmill.http.tasks import TaskId, until_gone
+from docmill.http.tasks import TaskId
 from docmill.http.uploads import MAX_ROW_ID
+from docmill.http.waiting import until_gone
 from docmill.http.wire import EventPage, Json, encode, event_json
 from docmill.ports import Ports
 from docmill.work import query
@@ -44,7 +46,7 @@ HELLO = b"retry: 2000\n\n"
 HEARTBEAT = b": still here\n\n"
 
 log = structlog.get_logger("docmill.http")
-router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(404, 410))
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(404, 410, 429))
 
 _SEQ = re.compile(r"[0-9]{1,18}")
 
@@ -69,7 +71,7 @@ async def get_events(
         return Json({"events": [event_json(one) for one in found], "next": found[-1].seq if found else after})
     task = await query.task(ports, who, task_id)
     tails: Tails = request.app.state.tails
-    return EventStream(partial(tails.play, who, task, after))
+    return EventStream(partial(tails.play, who, task, after), request.app.state.streams, who)
 
 
 class EventStream(Response):
@@ -77,12 +79,21 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, play: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, play: Callable[[Send], Coroutine[Any, Any, None]], slots: StreamSlots, who: Principal) -> None:
         self.play = play
+        self.slots = slots
+        self.who = who
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self.slots.hold(self.who.owner):
+                await self._stream(receive, send)
+        except TooMany as error:
+            await answer(scope, error)(scope, receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         sending = asyncio.ensure_future(self.play(send))
         gone = asyncio.ensure_future(until_gone(receive))
@@ -94,6 +105,27 @@ class EventStream(Response):
             ended, _ = await asyncio.gather(sending, gone, return_exceptions=True)
         if isinstance(ended, Exception):
             log.warning("stream_broke", error=f"{type(ended).__name__}: {ended}")
+
+
+class StreamSlots:
+    """Counts the open event streams of each caller."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[Owner] = Counter()
+
+    @contextmanager
+    def hold(self, owner: Owner) -> Iterator[None]:
+        """TooMany if the caller has as many streams open as it may."""
+        if self._open[owner] >= self._limit:
+            raise TooMany("too_many_streams", limit=self._limit)
+        self._open[owner] += 1
+        try:
+            yield
+        finally:
+            self._open[owner] -= 1
+            if not self._open[owner]:
+                del self._open[owner]
 
 
 class Tails:
@@ -277,17 +309,27 @@ class Tail:
         while len(self._frames) > KEPT_FRAMES:
             self.dropped, _ = self._frames.popleft()
         if new:
-            self._give(body(b"".join(frames for _, frames in new)), self.seq)
+            self._publish(new)
         return bool(new)
 
-    def _give(self, message: Message, seq: int) -> None:
+    def _publish(self, new: list[tuple[int, bytes]]) -> None:
+        """Send new events to every live watcher.
+
+        A watcher may be ahead of this tail: it resumed with a number that another process gave it, or it read a page of
+        the log that the tail has not reached. It gets only the events after its own number.
+        """
+        whole, first = body(b"".join(frames for _, frames in new)), new[0][0]
+
+        def unseen(after: int) -> Message:
+            return whole if after < first else body(b"".join(frames for seq, frames in new if seq > after))
+
         self._told_at = asyncio.get_running_loop().time()
-        # Who stands in line has everything up to the event before these.
-        self._live = [one for one in self._live if one.give(message, seq)]
+        self._live = [one for one in self._live if one.give(unseen(one.seq), self.seq)]
 
     def _beat(self) -> None:
         if asyncio.get_running_loop().time() - self._told_at >= self._options.heartbeat_s:
-            self._give(body(HEARTBEAT), 0)
+            self._told_at = asyncio.get_running_loop().time()
+            self._live = [one for one in self._live if one.give(body(HEARTBEAT), 0)]
 
     def _end(self, last_word: bytes) -> None:
         self.is_over, self.last_word = True, last_word

@@ -14,6 +14,7 @@ EVERYWHERE = frozenset({"http", "auth", "system"})
 AREAS = {
     "tasks": {"task", "rule", "table", "twin"},
     "docling-serve": {"task", "callback", "document", "stage"},
+    "MinerU": {"task", "document", "stage"},
     "rules": {"rule", "task", "repository", "provider"},
     "tables": {"table"},
     "documents": {"repository"},

@@ -17,6 +17,7 @@ from docmill.http.bound import Bound
 from docmill.http.limits import Check, Drain, HttpOptions
 from docmill.http.wire import Json
 from docmill.ports import Ports
+from docmill.work.sandbox import sandbox_level
 
 CHECK_S = 3.0
 KEEP_S = 1.0
@@ -37,6 +38,8 @@ class Health(BaseModel):
 class Readiness(BaseModel):
     status: str
     checks: dict[str, str]
+    sandbox: str
+    """How parsers are confined: full, jailed, partial, weak, or unknown before the first has started."""
 
 
 @router.head("/health", include_in_schema=False)
@@ -61,7 +64,7 @@ async def get_ready(request: Request, ports: Bound) -> Response:
         checks = {**checks, "service": "shutting_down"}
     is_ready = all(word in GOOD_ENOUGH for word in checks.values())
     return Json(
-        {"status": "ready" if is_ready else "unavailable", "checks": checks},
+        {"status": "ready" if is_ready else "unavailable", "checks": checks, "sandbox": sandbox_level(ports)},
         status_code=200 if is_ready else 503,
         headers={} if is_ready else {"Retry-After": "2"},
     )

@@ -80,11 +80,12 @@ def principal(claims: dict[str, Any]) -> Principal:
     user = _id(claims.get("sub"))
     tenant = app.get("tenant_id", claims.get("tenant_id"))
     if tenant is None:
-        return Principal(user, tenant_of_one(user), is_admin=app.get("role") == "admin")
-    if not is_tenant(_id(tenant)) or tenant == LOCAL.tenant:
+        tenant = tenant_of_one(user)
+    elif not is_tenant(_id(tenant)) or tenant == LOCAL.tenant:
         # What was stored before there were accounts lies under the local name.
         raise Unauthorized("credential_invalid")
-    return Principal(user, tenant, is_admin=app.get("role") == "admin")
+    role = app.get("role")
+    return Principal(user, tenant, is_admin=role in ("admin", "operator"), is_operator=role == "operator")
 
 
 def _expiry(claims: dict[str, Any]) -> float:

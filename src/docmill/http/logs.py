@@ -82,7 +82,7 @@ def configure(*, json: bool = True, level: str = "info", stream: TextIO | None =
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), drop_coloured_copy, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
         )
     )
@@ -95,6 +95,12 @@ def configure(*, json: bool = True, level: str = "info", stream: TextIO | None =
     for chatty in ("uvicorn", "uvicorn.error"):
         logging.getLogger(chatty).handlers[:] = []
         logging.getLogger(chatty).propagate = True
+
+
+def drop_coloured_copy(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """structlog processor: uvicorn sends each message a second time, with escape codes for a terminal."""
+    event.pop("color_message", None)
+    return event
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

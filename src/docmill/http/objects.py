@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from docmill.core.body_limits import accept_body
 from docmill.core.errors import NotFound
 from docmill.http.bound import Bound
 from docmill.http.errors import problems
-from docmill.http.wire import Json
+from docmill.http.wire import PRIVATE, Json
 from docmill.ports import Ports
+from docmill.work import jobs
 from docmill.work.objects import TenantStore, objects
 
 router = APIRouter(prefix="/api/v1/objects", tags=["objects"], responses=problems(403, 404))
@@ -26,15 +30,25 @@ async def get_object(token: str, ports: Bound) -> Response:
         "Content-Length": str(stored.size),
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",
+        **PRIVATE,
     }
     return StreamingResponse(store.stream(key), media_type="application/octet-stream", headers=headers)
 
 
 @router.put("/{token}", status_code=201, summary="Leave an object by its link", responses=problems(413))
+@accept_body(is_streamed=True, is_public=True)
 async def put_object(token: str, request: Request, ports: Bound) -> Response:
     store, key = _place(ports, token, "PUT")
-    stored = await store.put(key, request.stream(), limit=ports.limits.upload_bytes)
+    await jobs.check_upload(ports, store.prefix, key)
+    stored = await store.put(key, _while_open(ports, store, key, request), limit=ports.limits.upload_bytes)
     return Json({"key": stored.key, "size": stored.size, "sha256": stored.sha256}, status_code=201)
+
+
+async def _while_open(ports: Ports, store: TenantStore, key: str, request: Request) -> AsyncIterator[bytes]:
+    """The body; the link must still be good at its end, because an upload may outlast its job."""
+    async for chunk in request.stream():
+        yield chunk
+    await jobs.check_upload(ports, store.prefix, key)
 
 
 def _place(ports: Ports, token: str, method: str) -> tuple[TenantStore, str]:

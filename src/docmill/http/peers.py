@@ -20,7 +20,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 def peer_of(scope: Scope, trusted: Sequence[Network]) -> str:
     """The client's address. A header counts only behind a proxy that was configured, and only from the right."""
     peer: str = (scope.get("client") or ("unknown", 0))[0]
-    if not trusted or not _within(peer, trusted):
+    if not trusted or not is_within(peer, trusted):
         return peer
     hops = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
     for hop in reversed(hops[-MOST_HOPS:]):
@@ -28,7 +28,7 @@ def peer_of(scope: Scope, trusted: Sequence[Network]) -> str:
         if not _is_address(address):
             return peer
         peer = address
-        if not _within(address, trusted):
+        if not is_within(address, trusted):
             return peer
     return peer
 
@@ -54,9 +54,11 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _within(text: str, trusted: Sequence[Network]) -> bool:
+def is_within(text: str, trusted: Sequence[Network]) -> bool:
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
         return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped  # how a socket for both families names an IPv4 peer
     return any(address.version == network.version and address in network for network in trusted)

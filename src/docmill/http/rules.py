@@ -14,15 +14,18 @@ from docmill.core.rules import Draft, Rule, mode_or_default
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
+from docmill.http.strict import StrictModel
 from docmill.http.wire import Json
 from docmill.work import query, rulebook, trial
 
 MAX_OFFSET = 2**63 - 1
 
+RuleId = Annotated[int, Path(ge=-MAX_OFFSET, le=MAX_OFFSET)]
+
 router = APIRouter(prefix="/api/v1/etl", tags=["rules"], responses=problems(403, 404, 409, 410, 429))
 
 
-class RuleIn(BaseModel):
+class RuleIn(StrictModel):
     name: str = Field(min_length=1, max_length=255)
     description: str | None = Field(None, max_length=4096)
     json_schema: dict[str, Any] | None = None
@@ -64,7 +67,7 @@ class RuleList(BaseModel):
     offset: int
 
 
-class TrialIn(BaseModel):
+class TrialIn(StrictModel):
     rule_id: int | None = Field(None, ge=1, le=MAX_OFFSET)
     rule: RuleIn | None = Field(None, description="A draft; or rule_id")
     task_id: int | None = Field(None, ge=1, le=MAX_OFFSET)
@@ -138,17 +141,17 @@ async def post_trial(body: TrialIn, who: Caller, ports: Bound) -> Json:
 
 
 @router.get("/rules/{rule_id}", response_model=RuleOut, summary="A rule")
-async def get_rule(rule_id: int, who: Caller, ports: Bound) -> Json:
+async def get_rule(rule_id: RuleId, who: Caller, ports: Bound) -> Json:
     return Json(rule_json(await rulebook.get(ports, who, rule_id)))
 
 
 @router.put("/rules/{rule_id}", response_model=RuleOut, summary="Replace a rule")
-async def put_rule(rule_id: int, rule: RuleIn, who: Caller, ports: Bound) -> Json:
+async def put_rule(rule_id: RuleId, rule: RuleIn, who: Caller, ports: Bound) -> Json:
     return Json(rule_json(await rulebook.replace(ports, who, rule_id, rule.draft())))
 
 
 @router.delete("/rules/{rule_id}", status_code=204, summary="Delete a rule")
-async def delete_rule(rule_id: int, who: Caller, ports: Bound) -> None:
+async def delete_rule(rule_id: RuleId, who: Caller, ports: Bound) -> None:
     await rulebook.remove(ports, who, rule_id)
 
 

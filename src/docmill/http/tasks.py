@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.background import BackgroundTask
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.types import Receive
 
 from docmill.core.access import Principal
 from docmill.core.errors import BadRequest
-from docmill.core.task import Status, Task
+from docmill.core.task import Task
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
-from docmill.http.limits import Drain
+from docmill.http.strict import StrictModel
 from docmill.http.uploads import MAX_ROW_ID, Mount
+from docmill.http.waiting import wait_for_client
 from docmill.http.wire import (
+    PRIVATE,
     Json,
     MountAck,
     TaskAck,
@@ -40,7 +39,6 @@ from docmill.work import control, query, twins
 
 MAX_BATCH = 100
 MAX_WAIT_S = 60.0
-RESULTS_AT_ONCE = 8
 BINARY = {"type": "string", "format": "binary"}
 
 router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 410, 429))
@@ -53,7 +51,7 @@ _CURSOR = re.compile(r"t([0-9]{1,19})[.]([0-9-]*)[.]([a-z_]*)")
 _WAIT = re.compile(r"(?:^|[,;\s])wait=([0-9]{1,4})(?:$|[,;\s])", re.IGNORECASE)
 
 
-class Retry(BaseModel):
+class Retry(StrictModel):
     from_stage: str = Field(max_length=64, description="mineru or postprocess")
 
 
@@ -74,7 +72,7 @@ async def get_tasks(
     tasks: Any
     if include:
         listing = await query.tasks(ports, where)
-        tasks, total = tasks_json(listing.tasks, await _results(ports, listing.tasks)), listing.total
+        tasks, total = tasks_json(listing.tasks, await query.full_results(ports, listing.tasks)), listing.total
         ids = [task.id for task in listing.tasks]
     else:
         found = await query.faces(ports, where)
@@ -92,7 +90,7 @@ async def get_batch(
     include: Literal["result"] | None = None,
 ) -> Response:
     found = await query.batch(ports, who, read_ids(task_ids))
-    results = await _results(ports, found) if include else {}
+    results = await (query.full_results(ports, found) if include else query.small_results(ports, who, found))
     return Json({"tasks": tasks_json(found, results), "total": len(found)})
 
 
@@ -113,7 +111,7 @@ async def get_task(
     headers = {"ETag": _etag(task)} | ({"Preference-Applied": f"wait={preferred:g}"} if preferred else {})
     if known is not None and _is_known(task, known):
         return Response(status_code=304, headers=headers)
-    return Json(task_json(task, await query.result(ports, task)), headers=headers)
+    return Json(task_json(task, await query.outcome(ports, task)), headers=headers)
 
 
 @router.post("/tasks/{task_id}/cancel", response_model=TaskAck, summary="Cancel a task")
@@ -145,7 +143,7 @@ async def get_twin(
 ) -> Response:
     stack = AsyncExitStack()
     archive = await stack.enter_async_context(twins.packed(ports, who, task_id, layout))
-    headers = {"Content-Disposition": f'attachment; filename="twin-{task_id}.zip"'}
+    headers = {"Content-Disposition": f'attachment; filename="twin-{task_id}.zip"', **PRIVATE}
     return FileResponse(archive, headers=headers, media_type="application/zip", background=BackgroundTask(stack.aclose))
 
 
@@ -173,39 +171,10 @@ def read_cursor(cursor: str, project_id: int | None, status: str | None) -> int:
     return int(found[1])
 
 
-async def until_gone(receive: Receive) -> None:
-    """Returns when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _next(request: Request, ports: Ports, who: Principal, task: Task, seconds: float) -> Task:
-    """The task after its next change, or as it is after *seconds*; sooner if nobody waits any more."""
-    drain: Drain = request.app.state.drain
-    change = asyncio.ensure_future(query.changed(ports, who, task.id, seconds=seconds, version=task.version))
-    gone = asyncio.ensure_future(until_gone(request.receive))
-    stop = asyncio.ensure_future(drain.wait())
-    try:
-        await asyncio.wait({change, gone, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if change.done():
-            return change.result()
-        if gone.done():
-            raise ClientDisconnect
-        return task
-    finally:
-        for waiting in (change, gone, stop):
-            waiting.cancel()
-        await asyncio.gather(change, gone, stop, return_exceptions=True)
-
-
-async def _results(ports: Ports, tasks: Sequence[Task]) -> dict[int, Any]:
-    gate = asyncio.Semaphore(RESULTS_AT_ONCE)
-
-    async def one(task: Task) -> tuple[int, Any]:
-        async with gate:
-            return task.id, await query.result(ports, task)
-
-    return dict(await asyncio.gather(*(one(task) for task in tasks if task.status is Status.COMPLETED)))
+    """The task after its next change, or as it is after *seconds*; sooner if the service stops."""
+    change = query.changed(ports, who, task.id, seconds=seconds, version=task.version)
+    return await wait_for_client(request, change) or task
 
 
 def _preferred_wait(prefer: str) -> float:

@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, DocmillError, Invalid, StageFailed, TooLarge
+from docmill.core.body_limits import accept_body
+from docmill.core.errors import BadRequest, DocmillError, Invalid, StageFailed, StorageFull, TooLarge, unwrap
 from docmill.core.keys import MAX_PROJECT
 from docmill.core.machine import wire_status
 from docmill.core.task import MountWish, Task, TwinWish, Wishes
@@ -26,6 +27,7 @@ from docmill.http.caller import Caller
 from docmill.http.errors import problems, validation
 from docmill.http.limits import HttpOptions
 from docmill.http.multipart import Form, FormLimits, Part
+from docmill.http.strict import StrictModel
 from docmill.http.wire import Json, SubmittedFiles, TaskAck, UploadAck, check_json, check_text
 from docmill.ports import Once, Ports, Stored
 from docmill.work import intake
@@ -53,27 +55,43 @@ RowId = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MAX_ROW_ID)]
 ProjectId = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_PROJECT)]
 
 
-class Mount(BaseModel):
+class Mount(StrictModel):
     table_id: RowId
     json_path: str = Field(default="", max_length=4_096, description="JSON Pointer; empty: the whole table.")
 
 
-class Twin(BaseModel):
+class Twin(StrictModel):
     folder: str = Field(default="", max_length=4_096)
     layout: Literal["folder", "sidecar"] = "folder"
     force: bool = False
 
 
 class ParseOptions(BaseModel):
+    """Options of the engine. What the engine does not know is refused with its name (`option_unknown`)."""
+
+    # Unknown ones are kept, for the check that knows the engine; the schema forbids them all the same.
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False})
+
     language: str | None = Field(default=None, max_length=35, pattern="^[A-Za-z0-9_-]*$")
     ocr: Literal["auto", "always", "never"] | bool | None = None
     page_images: bool | None = None
     max_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)] | None = None
     stay_home: bool | None = Field(default=None, description="The document must not leave the house.")
     budget_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)] | None = None
+    extraction_method: str | None = Field(
+        default=None,
+        max_length=64,
+        pattern="^[A-Za-z0-9_-]+$",
+        description="Secretary workers only, as all that follow: native, ocr, or what else the worker knows.",
+    )
+    target_language: str | None = Field(default=None, max_length=35, pattern="^[A-Za-z0-9_-]*$")
+    use_cache: bool | None = Field(default=None, description="The worker may answer from its cache.")
+    include_images: bool | None = Field(default=None, description="The result shall have the images; default true.")
+    force_refresh: bool | None = Field(default=None, description="The worker shall not answer from its cache.")
+    template: str | None = Field(default=None, max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     def wishes(self) -> dict[str, Any]:
-        asked = self.model_dump(exclude_none=True)
+        asked = self.model_dump(exclude_none=True) | (self.model_extra or {})
         if isinstance(self.ocr, bool):
             asked["ocr"] = "always" if self.ocr else "never"
         return asked
@@ -136,7 +154,9 @@ def trace_of(request: Request) -> str:
 
 def _form_of(**files: Any) -> dict[str, Any]:
     fields = {name: {"type": "string"} for name in Asked.model_fields}
-    schema = {"type": "object", "properties": {**fields, "project_id": {"type": "integer"}, **files}}
+    fields["options"]["description"] = "A JSON object, as options of /submit."
+    mount = {"table_id": {"type": "integer"}, "json_path": {"type": "string"}}
+    schema = {"type": "object", "properties": {**fields, **mount, "project_id": {"type": "integer"}, **files}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
@@ -147,6 +167,7 @@ def _form_of(**files: Any) -> dict[str, Any]:
     summary="Store a file",
     openapi_extra=_form_of(file={"type": "string", "format": "binary"}),
 )
+@accept_body(is_streamed=True)
 async def post_upload(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
@@ -166,6 +187,7 @@ async def post_upload(
     summary="Store and process several files",
     openapi_extra=_form_of(files={"type": "array", "items": {"type": "string", "format": "binary"}}),
 )
+@accept_body(is_streamed=True)
 async def post_upload_and_submit(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
@@ -175,6 +197,9 @@ async def post_upload_and_submit(
     async with inbox:
         await inbox.read()
         asked = inbox.asked()
+        if full := next((file.fault for file in inbox.files if isinstance(file.fault, StorageFull)), None):
+            # No task exists yet, and there is nothing wrong with the files: the same request succeeds later.
+            raise full
         items, replayed = [], True
         for index, file in enumerate(inbox.files):
             item, is_new = await _submit_one(ports, who, file, asked, trace_of(request), key and f"{key}/{index}")
@@ -293,6 +318,9 @@ class Inbox:
         for name in ("twin", "mount", "options"):
             if name in found and found[name].strip()[:1] in "{tfn":
                 found[name] = check_json(found[name].encode())
+        given = {name: found.pop(name) for name in Mount.model_fields if name in found}
+        if given and found.setdefault("mount", given) is not given:
+            raise Invalid("request_invalid", why="give either mount, or table_id and json_path.")
         try:
             return Asked.model_validate({**found, "project_id": self._project()})
         except ValidationError as error:
@@ -328,7 +356,8 @@ class Inbox:
         except Exception as error:
             if source.broken:
                 raise source.broken from None
-            file.fault = error if isinstance(error, DocmillError) else _storing_failed(error)
+            fault = unwrap(error)
+            file.fault = fault if isinstance(fault, DocmillError) else _storing_failed(error)
             if self.max_files == 1:
                 # Nothing else to save: what is left of the body need not be read.
                 raise file.fault from None

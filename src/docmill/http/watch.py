@@ -42,7 +42,7 @@ PAUSE_S = 0.1
 KEPT = 1_000
 
 log = structlog.get_logger("docmill.http")
-router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems())
+router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(429))
 
 
 class TaskNow(TaskOut):
@@ -73,7 +73,7 @@ async def get_changes(
         return Json({"tasks": [_now(task) for task in found], "next": latest})
     await ports.ledger.ping()  # once a stream has begun, it is too late to say 503
     boards: Boards = request.app.state.boards
-    return EventStream(partial(boards.play, who, after))
+    return EventStream(partial(boards.play, who, after), request.app.state.streams, who)
 
 
 class Boards:

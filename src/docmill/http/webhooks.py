@@ -13,6 +13,7 @@ from docmill.core.webhooks import KINDS, Notice, Sent, Try, Webhook, WebhookDraf
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
+from docmill.http.strict import StrictModel
 from docmill.http.uploads import MAX_ROW_ID
 from docmill.http.wire import Json
 from docmill.work import webhooks
@@ -24,7 +25,7 @@ DeliveryId = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
 MAX_OVERLAP_HOURS = 24 * 7
 
 
-class WebhookIn(BaseModel):
+class WebhookIn(StrictModel):
     url: str = Field(min_length=1, max_length=2048, description="Where messages are posted to; http or https")
     description: str = Field("", max_length=1024)
     events: list[str] = Field(

@@ -22,10 +22,14 @@ from docmill.core.face import face_of, iso
 from docmill.core.machine import wire_status
 from docmill.core.task import LoggedEvent, Task
 from docmill.ports import Face
+from docmill.work.query import Result
 
 MAX_DEPTH = 64
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 WIRE_STATUSES = ("pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled")
+
+PRIVATE = {"Cache-Control": "private, no-store"}
+"""Of downloads: no proxy and no browser keeps a copy."""
 
 _ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -130,11 +134,15 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def task_json(task: Task, result: Any = None) -> dict[str, Any]:
-    return face_of(task) | {"result": result}
+def task_json(task: Task, result: Result | None = None) -> dict[str, Any]:
+    face = face_of(task)
+    if result is not None:
+        face["result"] = result.value
+        face["metadata"] |= {"result_omitted": result.is_omitted, "result_error": result.error}
+    return face
 
 
-def tasks_json(tasks: Sequence[Task], results: dict[int, Any]) -> list[dict[str, Any]]:
+def tasks_json(tasks: Sequence[Task], results: dict[int, Result]) -> list[dict[str, Any]]:
     return [task_json(task, results.get(task.id)) for task in tasks]
 
 
@@ -150,6 +158,12 @@ def event_json(event: LoggedEvent) -> dict[str, Any]:
 # What OpenAPI says about it. A test keeps these models and the functions above the same.
 
 
+class WorkerErrorOut(BaseModel):
+    code: str | None
+    message: str
+    details: Any = None
+
+
 class TaskMetadata(BaseModel):
     s3_key: str | None
     provider_task_id: str | None
@@ -157,6 +171,7 @@ class TaskMetadata(BaseModel):
     artifact_extraction_key: str | None = Field(description="How a language model came to the output, or failed to.")
     error_stage: str | None = Field(description="upload, mineru, postprocess, mount, twin, timeout, stale, lost, crash")
     error_code: str | None
+    worker_error: WorkerErrorOut | None = Field(default=None, description="The external worker's own words.")
     stage: str
     attempt: int
     job_id: str | None = Field(description="The job of an external worker, if one parses the document.")
@@ -164,9 +179,15 @@ class TaskMetadata(BaseModel):
     pages_done: int | None
     pages_total: int | None
     damaged_pages: list[int]
+    missing_archives: list[str] = Field(
+        description="Fields of an external worker's report whose archive of images could not be fetched."
+    )
     cache_hit: bool
     document_id: str | None
     twin_path: str | None
+    result_omitted: bool = Field(description="In lists: the result is larger than 64 KB. Ask for the task alone.")
+    result_error: str | None = Field(description="Why there is no result: object_not_found, object_damaged.")
+    mount_table_id: int | None = Field(description="The table of the mount that was asked for, or made last.")
     mounted_path: str | None
 
 
@@ -180,7 +201,9 @@ class TaskOut(BaseModel):
     progress: int = Field(ge=0, le=100)
     created_at: datetime
     updated_at: datetime
-    result: Any = Field(description="The output JSON of a completed task; in lists only with include=result.")
+    result: Any = Field(
+        description="The output JSON of a completed task. In lists up to 64 KB, or of any size with include=result."
+    )
     error: str | None
     metadata: TaskMetadata
 

@@ -8,14 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from docmill.core.clocks import ClockWatch
 from docmill.core.retention import Retention
-from docmill.ports.engines import Deferred, Dispatch, Engine, ExternalWorker, PageReport, ProviderEngine, Renderer, Work
+from docmill.ports.engines import (
+    Deferred,
+    Dispatch,
+    Engine,
+    ExternalWorker,
+    PageReport,
+    ProviderEngine,
+    Renderer,
+    SandboxedEngine,
+    Work,
+)
 from docmill.ports.ledger import (
     Delivery,
     Face,
     Faces,
     Filter,
     Heard,
+    JobFilter,
+    JobLine,
+    JobListing,
     Ledger,
     Listing,
     NewTask,
@@ -24,7 +38,18 @@ from docmill.ports.ledger import (
     Transition,
 )
 from docmill.ports.models import Answered, Captioner, Extractor, Picture, Question
-from docmill.ports.records import ApiKey, Edit, Inventory, KeyRing, Repository, RuleBook, Table, Tables
+from docmill.ports.records import (
+    ApiKey,
+    Edit,
+    Inventory,
+    KeyRing,
+    Pointer,
+    Pointers,
+    Repository,
+    RuleBook,
+    Table,
+    Tables,
+)
 from docmill.ports.signals import Limiter, Queue, RunState, Signals, Subscription
 from docmill.ports.stores import Fetched, Fetcher, Library, Links, Place, Store, Stored, Written
 from docmill.ports.tracing import NoTracer, Tracer
@@ -48,6 +73,9 @@ __all__ = [
     "Filter",
     "Heard",
     "Inventory",
+    "JobFilter",
+    "JobLine",
+    "JobListing",
     "KeyRing",
     "Ledger",
     "Library",
@@ -63,6 +91,8 @@ __all__ = [
     "PageReport",
     "Picture",
     "Place",
+    "Pointer",
+    "Pointers",
     "Ports",
     "Poster",
     "ProviderEngine",
@@ -72,6 +102,7 @@ __all__ = [
     "Repository",
     "RuleBook",
     "RunState",
+    "SandboxedEngine",
     "Sending",
     "Signals",
     "Store",
@@ -96,7 +127,11 @@ class Limits:
     task_timeout_s: float = 600.0
     lease_ms: int = 15_000
     beat_s: float = 5.0
+    max_lost_alone: int = 3
+    """Workers that may vanish under a task that runs alone, before it is given up."""
     sweep_s: float = 2.0
+    failure_grace_ms: int = 30_000
+    """How long after an error that a worker logged the job waits for another report before it fails."""
     table_bytes: int = 16 * 1024**2
     leavings_ms: int = 24 * 3600 * 1000
     """How long the objects of an attempt that came to nothing are kept: longer than any worker may still write."""
@@ -142,10 +177,14 @@ class Ports:
     app_url: str = ""
     """Where workers reach this service."""
     links: Links | None = None
+    batch_links: Links | None = None
+    """Of the files of a batch: paths, to which the service adds the address under which it was called."""
     fetcher: Fetcher | None = None
     limiter: Limiter | None = None
     runstate: RunState | None = None
     extractor: Extractor | None = None
     captioner: Captioner | None = None
+    pointers: Pointers | None = None
     tracer: Tracer = field(default_factory=NoTracer)
     limits: Limits = field(default_factory=Limits)
+    clock: ClockWatch = field(default_factory=ClockWatch)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
+from docmill.core.addresses import TrustedOrigin
 from docmill.core.parsed import Parsed
 from docmill.core.routing import Reach
 
@@ -27,6 +28,10 @@ class Work:
     options: dict[str, Any] = field(default_factory=dict)
     is_suspect: bool = False
     """Somebody died of it before: it may well happen again."""
+    tenant: str = ""
+    """Whose document it is: a process that has read it reads no document of another tenant."""
+    is_source_ours: bool = False
+    """The source was made for this attempt: it may be linked instead of copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,19 @@ class ExternalWorker(Protocol):
     dialect: str
     timeout_s: float
     """How long it may be silent."""
+    origin: TrustedOrigin
+    """Where relative addresses in its reports lead, and how docmill authenticates there."""
 
     async def check(self) -> None:
         """Raises StageFailed("worker_unreachable") if it does not answer."""
         ...
 
-    async def dispatch(self, job: Dispatch) -> str | None:
-        """Start the job; what the worker calls it. Raises worker_unreachable (retryable) or worker_refused."""
+    async def dispatch(self, job: Dispatch) -> tuple[str, ...]:
+        """Start the job; every id that the answer gives it. Raises worker_unreachable (retryable) or worker_refused."""
         ...
 
-    async def cancel(self, job_id: UUID, process_id: str | None) -> None:
-        """Ask it to stop. Best effort: it may not know how, or not be there."""
+    async def cancel(self, job_id: UUID, worker_ids: Sequence[str]) -> None:
+        """Ask it to stop, by the ids that it gave the job. Best effort: it may not know how, or not be there."""
         ...
 
     async def close(self) -> None: ...
@@ -101,11 +108,28 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class SandboxedEngine(Engine, Protocol):
+    """An engine that reads documents in confined processes on this machine."""
+
+    @property
+    def sandbox_level(self) -> str:
+        """full, jailed, partial or weak; unknown before the first process has started."""
+        ...
+
+    async def confirm_sandbox(self) -> dict[str, str]:
+        """Find the level and its layers out by trying. Raises Unavailable("sandbox_insufficient") if the settings ask
+        for more."""
+        ...
+
+
 class Renderer(Protocol):
     """Shows the pages of a document as they look."""
 
-    async def draw(self, source: Path, page: int, *, width: int) -> bytes:
-        """Page *page*, counted from 0, as PNG of this width. NotFound: `page_not_found`, `page_images_unavailable`."""
+    async def draw(self, source: Path, page: int, *, width: int, tenant: str = "") -> bytes:
+        """Page *page*, counted from 0, as PNG of this width. NotFound: `page_not_found`, `page_images_unavailable`.
+
+        *source* is a private copy, *tenant* whose document it is."""
         ...
 
 

@@ -67,6 +67,8 @@ Face = Sequence[Any]
 class Faces:
     faces: Sequence[Face]
     total: int
+    unread: Sequence[int] = ()
+    """Completed tasks whose output nobody has kept for lists: it must be read from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,36 @@ class Listing:
     """A slice of a list, and how many rows there are in all."""
 
     tasks: Sequence[Task]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows, newest first. *before_ms*: the start of the last job of the page before."""
+
+    who: Owner
+    status: str | None = None
+    limit: int = 50
+    offset: int = 0
+    before_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job in a list."""
+
+    attempt: Attempt
+    filename: str
+    updated_ms: int
+    last_message: str | None
+    last_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobListing:
+    """A slice of a list of jobs, and how many there are in all."""
+
+    jobs: Sequence[JobLine]
     total: int
 
 
@@ -158,6 +190,13 @@ class Ledger(Protocol):
         """In the order of the ids; foreign and unknown ones are left out."""
         ...
 
+    async def outputs(self, task_ids: Sequence[int], who: Owner) -> dict[int, str]:
+        """Outputs that are kept for lists, as JSON texts by task: empty if it is too large; absent: not kept.
+
+        The ids must be those of the owner's own tasks.
+        """
+        ...
+
     async def page(self, where: Filter) -> Listing: ...
 
     async def faces(self, where: Filter) -> Faces:
@@ -168,6 +207,10 @@ class Ledger(Protocol):
         self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
     ) -> list[LoggedEvent]: ...
 
+    async def last_events(self, task_id: int, *, limit: int) -> list[LoggedEvent]:
+        """The newest lines of the log, in their order."""
+        ...
+
     async def attempts(self, task_id: int) -> list[Attempt]: ...
 
     async def due(self, *, limit: int) -> list[tuple[Task, Attempt]]:
@@ -176,6 +219,14 @@ class Ledger(Protocol):
 
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         """Running attempts whose lease ran out, handed-over ones past their deadline; and for how many ms."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The database's clock."""
+        ...
+
+    async def restart_times(self, *, lease_ms: int) -> int:
+        """Let leases and deadlines that have passed begin anew: the clock jumped forward. How many."""
         ...
 
     async def mend_times(self, *, lease_ms: int) -> int:
@@ -190,8 +241,13 @@ class Ledger(Protocol):
         """Attempts that came to nothing, longer ago than *older_ms*, and whose objects nobody has collected yet."""
         ...
 
+    async def reported(self, *, older_ms: int, limit: int) -> list[tuple[Task, UUID, str]]:
+        """Jobs that a final report ended longer ago than *older_ms*, and whose other reports' objects nobody has
+        collected yet, each with the id of the report that ended it."""
+        ...
+
     async def collected(self, attempt_id: UUID) -> None:
-        """Nothing of it is left in the store."""
+        """Nothing of it is left in the store that no task uses."""
         ...
 
     async def parse_of(self, tenant: str, fingerprint: str) -> tuple[str, str] | None:
@@ -206,7 +262,7 @@ class Ledger(Protocol):
         """Of a job, newest first."""
         ...
 
-    async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
+    async def jobs(self, where: JobFilter) -> JobListing:
         """Attempts that were handed to external workers, newest first."""
         ...
 

@@ -92,10 +92,6 @@ class Repository(Protocol):
         self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False
     ) -> bool: ...
 
-    async def uses(self, tenant: str, document_id: UUID) -> set[str]:
-        """The URIs of all blobs that the document's versions and assets still name, hidden ones included."""
-        ...
-
     async def used(self, tenant: str, uris: Sequence[str]) -> set[str]:
         """Those of these URIs (of our own store) that any document or asset names, hidden ones included."""
         ...
@@ -138,11 +134,57 @@ class KeyRing(Protocol):
         """Whose key it is; None if unknown, expired or revoked (judged by the database's clock)."""
         ...
 
-    async def list(self) -> list[ApiKey]: ...
+    async def list(self, tenant: str | None = None) -> list[ApiKey]:
+        """The keys of one tenant, or of all."""
+        ...
 
-    async def revoke(self, key_id: str) -> bool: ...
+    async def revoke(self, key_id: str, tenant: str | None = None) -> bool:
+        """End a key and its sessions. With *tenant* only a key of that tenant that is not an operator's."""
+        ...
 
-    async def any_active(self) -> bool: ...
+    async def is_required(self) -> bool:
+        """Whether credentials were ever in use. Revoking or expiring keys does not change the answer."""
+        ...
+
+    async def require(self) -> None:
+        """Record that credentials are in use from now on (tokens of an identity provider)."""
+        ...
+
+    async def open_session(self, key_digest: str, digest: str, *, lasts_ms: int, most: int) -> bool:
+        """Store a session of the key; beyond *most* the key's oldest end. False: the key is not valid."""
+        ...
+
+    async def find_session(self, digest: str) -> Principal | None:
+        """Who signed in; None if the session is unknown, ended or expired, or its key is no longer valid."""
+        ...
+
+    async def end_session(self, digest: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A stored file that a row names."""
+
+    tenant: str
+    named_by: str
+    """`task 7` or `document <id>`."""
+    place: str
+    """Its key as the tenant sees it, or its URI."""
+    size: int | None
+
+
+class Pointers(Protocol):
+    """The links between database and store, for checks of both."""
+
+    async def sample(self, *, limit: int) -> list[Pointer]:
+        """Files that some rows name, the newest tasks' among them: of about *limit* tasks, documents and assets."""
+        ...
+
+    async def known_tasks(self, ids: Sequence[int]) -> set[int]:
+        """Those that there are, or were until retention removed them."""
+        ...
+
+    async def known_documents(self, ids: Sequence[str]) -> set[str]: ...
 
 
 class Inventory(Protocol):

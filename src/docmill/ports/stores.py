@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from docmill.core.access import Owner
+from docmill.core.addresses import TrustedOrigin
 from docmill.core.twin import Twin
 
 
@@ -19,6 +20,8 @@ class Stored:
     size: int
     sha256: str
     etag: str
+    filename: str = ""
+    """The name that was given with the object; empty if there was none."""
 
 
 class Store(Protocol):
@@ -26,8 +29,13 @@ class Store(Protocol):
 
     bucket: str
 
-    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
-        """Store a stream, hashed on the way. Beyond *limit*: TooLarge, and nothing is left behind."""
+    async def put(
+        self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None, filename: str = ""
+    ) -> Stored:
+        """Store a stream, hashed on the way. Beyond *limit*: TooLarge, and nothing is left behind.
+
+        *filename* (at most 255 characters) is kept with the object, and `stat` returns it.
+        """
         ...
 
     async def put_bytes(self, key: str, data: bytes) -> Stored: ...
@@ -76,8 +84,11 @@ class Written:
 class Library(Protocol):
     """Where originals and their twins lie."""
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
-        """The folder of a task's twin. One outside the library: Invalid("twin_target_invalid")."""
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str, *, is_single_user: bool = False) -> Place:
+        """The folder of a task's twin. One outside the user's own, or too deep: Invalid("twin_target_invalid").
+
+        *is_single_user*: nobody has an account here, so the local user has the whole library.
+        """
         ...
 
     async def keep_original(self, folder: Place, name: str, source: Path) -> None:
@@ -113,4 +124,8 @@ class Fetched:
 class Fetcher(Protocol):
     """Fetches from addresses that somebody else named: only where it is safe to."""
 
-    async def fetch(self, url: str, path: Path, *, limit_bytes: int, seconds: float) -> Fetched: ...
+    async def fetch(
+        self, url: str, path: Path, *, limit_bytes: int, seconds: float, trusted: TrustedOrigin | None = None
+    ) -> Fetched:
+        """Fetch to a file. The *trusted* origin may be anywhere, and alone is sent its headers."""
+        ...

@@ -17,6 +17,10 @@ class Webhooks(Protocol):
         """Conflict("webhook_limit") if the owner has *most* already."""
         ...
 
+    async def unreadable(self) -> int:
+        """How many webhooks of all tenants have secrets that the deployment's secret cannot decrypt."""
+        ...
+
     async def get(self, webhook_id: str, who: Owner) -> Webhook | None: ...
 
     async def list(self, who: Owner) -> list[Webhook]:
@@ -78,6 +82,10 @@ class Outbox(Protocol):
 
     async def release(self, notice: Notice) -> None:
         """Give a claimed one back, to be sent at once."""
+        ...
+
+    async def mend_times(self) -> int:
+        """Let notices that were scheduled in the future wait from now on: the clock was set back. How many."""
         ...
 
     async def get(self, notice_id: int, who: Owner) -> Notice | None: ...

@@ -26,7 +26,7 @@ from . import wire
 from .brief import JobFault
 from .callback import AsyncCallback, resume_async
 from .delivery import Receipt, open_client
-from .errors import CallbackError, Refused
+from .errors import CallbackError, Refused, is_storage_full
 from .signing import Signing
 from .spool import Spool, write_private
 from .wire import Dialect, Status
@@ -38,6 +38,8 @@ KEEP_ENDED = 1_000
 KEEP_REFUSED_S = 7 * 86_400.0
 RESUME_EVERY_S = 3_600.0
 HEARTBEAT_S = 10.0
+FULL_RETRY_S = 5.0
+"""Between two looks whether the disk has room again."""
 RESTARTED = "WORKER_RESTARTED"
 
 PageReport = Callable[[int, int | None], None]
@@ -345,7 +347,7 @@ class Desk:
                 self._offer(callback, 0, "queued", "queued")
                 async with self._slots:
                     self._begin(job)
-                    return await self._parse(job, callback)
+                    return await self._parse_with_room(job, callback)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if job.stopped_by is None or self._is_closing or task is None:
@@ -371,6 +373,19 @@ class Desk:
         job.record = replace(job.record, starts=max(0, job.record.starts - 1))
         with suppress(OSError):
             self._write(job)
+
+    async def _parse_with_room(self, job: Job, callback: AsyncCallback) -> Parsed:
+        """A full disk is not the document's fault: tried again for as long as the job may take."""
+        while True:
+            try:
+                return await self._parse(job, callback)
+            except Exception as error:
+                if not is_storage_full(error):
+                    raise
+                log.warning("storage_full job=%s", job.record.process_id)
+            self._offer(callback, job.percent, "queued", "the disk of the worker is full")
+            await asyncio.to_thread(shutil.rmtree, job.folder / "out", ignore_errors=True)
+            await asyncio.sleep(FULL_RETRY_S)
 
     async def _parse(self, job: Job, callback: AsyncCallback) -> Parsed:
         record, brief = job.record, None
@@ -406,11 +421,20 @@ class Desk:
 
     async def _report(self, job: Job, callback: AsyncCallback, ending: Ending, parsed: Parsed | None = None) -> None:
         self._end(job, ending)
-        try:
-            await self._say(job, callback, ending, parsed)
-            job.delivered = True
-        except CallbackError as error:
-            log.error("report_undelivered job=%s why=%s", job.record.process_id, error)
+        while True:
+            try:
+                await self._say(job, callback, ending, parsed)
+                job.delivered = True
+                return
+            except CallbackError as error:
+                log.error("report_undelivered job=%s why=%s", job.record.process_id, error)
+                return
+            except OSError as error:
+                # Nothing was sent yet: a report is written to the spool first.
+                if not is_storage_full(error) or callback.has_ended:
+                    raise
+                log.warning("storage_full job=%s", job.record.process_id)
+            await asyncio.sleep(FULL_RETRY_S)
 
     async def _say(self, job: Job, callback: AsyncCallback, ending: Ending, parsed: Parsed | None) -> None:
         if job.record.dialect == "dispatcher":

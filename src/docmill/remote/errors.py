@@ -8,6 +8,8 @@ CallbackError
 
 from __future__ import annotations
 
+import errno
+
 
 class CallbackError(Exception):
     """Base of everything that reporting raises."""
@@ -48,3 +50,16 @@ WHY = {
     409: "the job has ended already",
     413: "the report is too large",
 }
+
+
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_storage_full(error: BaseException | None) -> bool:
+    """Whether there was no room on the disk, also if a task group or another error hides it. Later there may be."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_storage_full(one) for one in error.exceptions)
+    if error is None:
+        return False
+    is_full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
+    return is_full or getattr(error, "code", None) == "storage_full" or is_storage_full(error.__cause__)

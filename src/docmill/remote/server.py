@@ -4,7 +4,8 @@
 |---|---|---|
 | start | `POST /pdf/process` | `POST /tasks` |
 | look | `GET /jobs/{process_id}` | `GET /tasks/{task_id}` |
-| stop | `DELETE /jobs/{process_id}`, `POST` or `DELETE /jobs/{process_id}/cancel` | `DELETE /tasks/{task_id}` |
+| stop | `DELETE /jobs/{process_id}` | `DELETE /tasks/{task_id}` |
+| or | `POST` or `DELETE /jobs/{process_id}/cancel` | `POST /tasks/{task_id}/cancel` |
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from starlette.routing import Route
 from .callback import job_in
 from .delivery import check_url
 from .desk import Busy, Desk, Job, Record
+from .errors import is_storage_full
 
 MAX_TASK_BYTES = 256 * 1024
 MAX_FIELD = 64 * 1024
@@ -69,6 +71,10 @@ def build_app(desk: Desk, options: ServerOptions) -> Starlette:
                 return await answer(request)
             except Refusal as refusal:
                 return _refused(refusal)
+            except OSError as error:
+                if not is_storage_full(error):
+                    raise
+                return _refused(Refusal(507, "storage_full", "the disk of the worker is full; try again later"))
 
         return Route(path, endpoint, methods=list(methods))
 
@@ -90,7 +96,9 @@ def build_app(desk: Desk, options: ServerOptions) -> Starlette:
         door("/jobs/{process_id}", doors.cancel_process, "DELETE"),
         door("/jobs/{process_id}/cancel", doors.cancel_process, "POST", "DELETE"),
         door("/tasks", doors.start_task, "POST"),
-        door("/tasks/{task_id}", doors.task, "GET", "DELETE"),
+        door("/tasks/{task_id}", doors.show_task, "GET"),
+        door("/tasks/{task_id}", doors.cancel_task, "DELETE"),
+        door("/tasks/{task_id}/cancel", doors.cancel_task, "POST"),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 
@@ -228,15 +236,20 @@ class _Doors:
             raise
         return JSONResponse({"task_id": task_id, "status": "accepted"}, 202)
 
-    async def task(self, request: Request) -> Response:
+    async def show_task(self, request: Request) -> Response:
+        job = self._find_task(request)
+        return JSONResponse({"task_id": job.record.process_id, **job.shown()})
+
+    async def cancel_task(self, request: Request) -> Response:
+        job = self._find_task(request)
+        job.stop("asked")
+        return JSONResponse({"task_id": job.record.process_id, **job.shown()}, 202)
+
+    def _find_task(self, request: Request) -> Job:
         job = self._desk.find("dispatcher", request.path_params["task_id"])
         if job is None:
             raise Refusal(404, "task_not_found", "there is no such task here")
-        if request.method == "DELETE":
-            job.stop("asked")
-        return JSONResponse(
-            {"task_id": job.record.process_id, **job.shown()}, 202 if request.method == "DELETE" else 200
-        )
+        return job
 
     def _check_room(self) -> None:
         try:
@@ -251,8 +264,8 @@ def _accepted_process(job: Job) -> Response:
 
 
 def _refused(refusal: Refusal) -> Response:
-    headers = {"Retry-After": "10"} if refusal.status == 503 else {}
-    if refusal.status in (400, 401, 403, 413, 415, 503):
+    headers = {"Retry-After": "10"} if refusal.status in (503, 507) else {}
+    if refusal.status in (400, 401, 403, 413, 415, 503, 507):
         # The body may still be on its way, and nobody will read it.
         headers["Connection"] = "close"
     error = {"code": refusal.code, "message": refusal.message}

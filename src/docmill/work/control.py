@@ -9,7 +9,7 @@ import structlog
 
 from docmill.core import machine
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, DocmillError, NotFound
+from docmill.core.errors import BadRequest, DocmillError
 from docmill.core.machine import Change
 from docmill.core.output import stem_of
 from docmill.core.task import Attempt, Event, State, Status, Task
@@ -44,7 +44,7 @@ async def _tell_worker(ports: Ports, attempt: Attempt) -> None:
         return
     try:
         async with asyncio.timeout(CANCEL_S):
-            await worker.cancel(attempt.id, attempt.process_id)
+            await worker.cancel(attempt.id, attempt.worker_ids)
     except (DocmillError, TimeoutError) as error:
         log.info("worker_not_told", worker=worker.name, job=str(attempt.id), why=type(error).__name__)
 
@@ -65,14 +65,12 @@ async def mount(ports: Ports, who: Principal, task_id: int, *, table_id: int, js
     task = await query.task(ports, who, task_id)
     if task.status is not Status.COMPLETED:
         raise BadRequest("task_not_completed", task=task_id, status=machine.wire_status(task))
-    output = await query.result(ports, task)
-    if output is None:
-        raise NotFound("object_not_found", key=task.artifacts.output_key or "")
+    output = await query.output(ports, task)
     path = await tables.mount(ports, who, task.id, table_id, json_path, stem_of(task.filename), output)
 
     def rule(task: Task, _: Attempt | None) -> Change:
         said = Event("mounted", {"table_id": table_id, "path": path})
-        return machine.note(task, said, mounted_path=path)
+        return machine.note(task, said, mounted_path=path, mount_table_id=table_id)
 
     await ring(ports, await ports.ledger.decide(task_id, rule, who=who.owner))
     return path

@@ -16,12 +16,29 @@ from uuid import uuid4
 
 from docmill import __version__
 from docmill.core.errors import DocmillError
-from docmill.ports import Captioner, Engine, ExternalWorker, Extractor, Ports, ProviderEngine, Work
+from docmill.core.keys import task_of_artifact, tenant_prefix
+from docmill.ports import (
+    Captioner,
+    Engine,
+    ExternalWorker,
+    Extractor,
+    Pointer,
+    Pointers,
+    Ports,
+    ProviderEngine,
+    Store,
+    Work,
+)
+from docmill.work.objects import TenantStore
 
 GB = 1024**3
 ENOUGH = 2 * GB
 LEAST = GB // 4
 PATIENCE_S = 30
+SAMPLED_ROWS = 100
+SAMPLED_FILES = 1000
+STATS_AT_ONCE = 16
+MAX_NAMED = 5
 PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
 OPTIONAL = ("asyncpg",)
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
@@ -41,6 +58,9 @@ async def examine(ports: Ports) -> AsyncIterator[Finding]:
     yield packages()
     yield await database(ports)
     yield await room(ports)
+    yield webhook_secrets(await ports.webhooks.unreadable())
+    if ports.pointers:
+        yield await _asked("objects", "", "storage_unavailable", stored_files(ports.pointers, ports.store))
     for one in ports.engines.values():
         if one.name == "local":
             async for finding in engine(one):
@@ -121,6 +141,70 @@ async def room(ports: Ports) -> Finding:
     return Finding("store", "warn" if free < ENOUGH else "ok", told, "Make room soon." if free < ENOUGH else "")
 
 
+def webhook_secrets(unreadable: int) -> Finding:
+    """Whether the deployment's secret is still the one that encrypted them."""
+    if unreadable:
+        step = "Restore DOCMILL_SECRET or the file 'secret' of the data folder, or: docmill webhooks rotate ID"
+        return Finding("secrets", "fail", f"the secrets of {unreadable} webhooks cannot be decrypted", step)
+    return Finding("secrets", "ok", "the secrets of all webhooks can be decrypted")
+
+
+async def stored_files(pointers: Pointers, store: Store) -> Finding:
+    """Whether database and store belong together: sampled rows name files that are there, sampled files have rows."""
+    named = await pointers.sample(limit=SAMPLED_ROWS)
+    gate = asyncio.Semaphore(STATS_AT_ONCE)
+
+    async def look(pointer: Pointer) -> str | None:
+        async with gate:
+            return await _missing(pointer, store)
+
+    missing = [found for found in await asyncio.gather(*map(look, named)) if found]
+    if missing:
+        step = "Restore database and store from the same time, or retry the tasks that are named."
+        return Finding("objects", "fail", f"of {len(named)} sampled files {_examples(missing, 'missing')}", step)
+    total, orphans = await _orphans(pointers, store)
+    if orphans:
+        step = "The database is older than the store: restore a newer one. The files take room and do no other harm."
+        return Finding("objects", "warn", f"of {total} sampled files {_examples(orphans, 'without a row')}", step)
+    return Finding("objects", "ok", f"{len(named)} sampled files are there")
+
+
+async def _missing(pointer: Pointer, store: Store) -> str | None:
+    there = TenantStore(store, tenant_prefix(pointer.tenant))
+    is_uri = pointer.place.startswith("docmill:")
+    key = there.key_of(pointer.place) if is_uri else pointer.place
+    found = await there.stat(key) if key else None
+    if found is None:
+        return f"{pointer.named_by} (tenant {pointer.tenant}): {key or pointer.place}: object_not_found"
+    if pointer.size not in (None, found.size):
+        return f"{pointer.named_by} (tenant {pointer.tenant}): {key}: object_damaged"
+    return None
+
+
+async def _orphans(pointers: Pointers, store: Store) -> tuple[int, list[str]]:
+    """Of the first files in the store: how many were looked at, and those whose task or document there is not."""
+    tasks: dict[int, str] = {}
+    documents: dict[str, str] = {}
+    total = 0
+    async for key, _, _ in store.list("tenants/"):
+        total += 1
+        _, _, own = key.removeprefix("tenants/").partition("/")
+        if (task_id := task_of_artifact(own)) is not None:
+            tasks.setdefault(task_id, key)
+        elif own.startswith("documents/"):
+            documents.setdefault(own.split("/")[1], key)
+        if total == SAMPLED_FILES:
+            break
+    known = await pointers.known_tasks(list(tasks)), await pointers.known_documents(list(documents))
+    lost = [key for task_id, key in tasks.items() if task_id not in known[0]]
+    return total, lost + [key for document_id, key in documents.items() if document_id not in known[1]]
+
+
+def _examples(found: list[str], what: str) -> str:
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return f"{len(found)} are {what}: {'; '.join(found[:MAX_NAMED])}{more}"
+
+
 def python() -> Finding:
     return Finding("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
 
@@ -148,12 +232,17 @@ async def engine(local: Engine) -> AsyncIterator[Finding]:
         yield Finding("engine", "fail", f"{error.code}: {error.message}", f"docmill explain {error.code}")
         return
     yield Finding("engine", "ok", f"local, a text parsed in {perf_counter() - began:.1f} s")
-    network = facts.get("isolation", {}).get("network", "unknown")
-    if network in ("not confined", "unknown"):
-        step = "Allow user namespaces, or run docmill in a container without network for its children."
-        yield Finding("isolation", "warn", "parsers can reach the network", step)
-    else:
-        yield Finding("isolation", "ok", f"parsers have no network ({network})")
+    yield sandbox(facts.get("isolation", {}))
+
+
+def sandbox(facts: Mapping[str, str]) -> Finding:
+    """How the parser was confined that has just read a document."""
+    level = facts.get("level", "unknown")
+    layers = ", ".join(f"{name}: {value}" for name, value in sorted(facts.items()) if name != "level")
+    if level in ("full", "jailed"):
+        return Finding("isolation", "ok", f"parsers are confined: {level} ({layers})")
+    step = "See docs/reference/sandbox.md: a kernel with Landlock, and a container profile that allows it."
+    return Finding("isolation", "warn", f"parsers are confined in part only: {level} ({layers})", step)
 
 
 def models() -> Finding:

@@ -24,6 +24,7 @@ from docmill.work.objects import TenantStore, objects
 
 UNKNOWN_TYPE = "application/octet-stream"
 BIG = 1024**2
+URIS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ async def open_blob(
     found = await store.stat(key) if key else None
     if key is None or found is None:
         raise NotFound("blob_not_found")
+    if isinstance(thing.blob, FileBlob) and thing.blob.size not in (None, found.size):
+        raise NotFound("object_damaged", key=key)
     media_type, filename = _described(thing)
     stream = store.stream(key, start=start, end=end)
     return OpenBlob(stream, found.size, media_type, filename, thing.checksum)
@@ -140,13 +143,15 @@ async def _check_file(store: TenantStore, who: Principal, blob: FileBlob) -> Non
 
 
 async def drop_unused(ports: Ports, who: Principal, document_id: UUID) -> None:
-    """Remove the stored bytes of the document's own folder that nothing of it names any more."""
+    """Remove the stored bytes of the document's own folder that no document or asset of the tenant names any more."""
     store = objects(ports, who.tenant)
-    used = await ports.documents.uses(who.tenant, document_id)
-    prefix = store.prefix + _folder(document_id)
-    for key in [key async for key, _, _ in ports.store.list(prefix)]:
-        if store.uri(key.removeprefix(store.prefix)) not in used:
-            await ports.store.delete(key)
+    keys = [key async for key, _, _ in ports.store.list(store.prefix + _folder(document_id))]
+    for start in range(0, len(keys), URIS_AT_ONCE):
+        uris = {store.uri(key.removeprefix(store.prefix)): key for key in keys[start : start + URIS_AT_ONCE]}
+        used = await ports.documents.used(who.tenant, list(uris))
+        for uri, key in uris.items():
+            if uri not in used:
+                await ports.store.delete(key)
 
 
 async def _decoded(text: str) -> bytes:

@@ -144,8 +144,8 @@ def _html(title: str, markdown: str) -> str:
     body = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown)
     # What a document says is not trusted, and whoever asked may show it in a browser.
     safe = nh3.clean(body, url_schemes={*nh3.ALLOWED_URL_SCHEMES, "data"})
-    head = f'<meta charset="utf-8"><title>{nh3.clean_text(title)}</title>'
-    return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{safe}\n</body></html>\n"
+    head = f'<head>\n<meta charset="utf-8">\n<title>{nh3.clean_text(title)}</title>\n</head>'
+    return f"<!DOCTYPE html>\n<html>\n{head}\n<body>\n{safe}\n</body>\n</html>\n"
 
 
 def _picture(data: bytes, media_type: str) -> Picture | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from docmill.core.access import Principal
 from docmill.core.errors import BadRequest, DocmillError, Invalid, NotFound
 from docmill.core.keys import own_raw_key, raw_key, raw_prefix
+from docmill.core.options import check_options
 from docmill.core.task import Task, Wishes
 from docmill.ports import NewTask, Once, Ports, Stored
 from docmill.work.objects import objects
@@ -33,7 +34,8 @@ class Submission:
 async def upload(ports: Ports, who: Principal, project_id: int, filename: str, chunks: AsyncIterable[bytes]) -> Stored:
     """Stream a file into the store under a key of the caller's own."""
     key = raw_key(who.user, project_id, uuid4(), extension(filename))
-    return await objects(ports, who.tenant).put(key, chunks, limit=ports.limits.upload_bytes)
+    limit = ports.limits.upload_bytes
+    return await objects(ports, who.tenant).put(key, chunks, limit=limit, filename=clean_name(filename))
 
 
 async def submit(ports: Ports, who: Principal, wanted: Submission, *, once: Once | None = None) -> tuple[Task, bool]:
@@ -85,6 +87,8 @@ async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
     engine = wanted.wishes.engine
     if engine is not None and engine not in ports.engines | ports.workers:
         raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines | ports.workers)))
+    worker = ports.workers.get(engine or "")
+    check_options(wanted.wishes.parse, engine=engine or "local", dialect=worker.dialect if worker else None)
     key = wanted.s3_key or _key_of_name(who, wanted)
     raw = own_raw_key(key, who.user)
     stored = await objects(ports, who.tenant).stat(key)
@@ -93,11 +97,13 @@ async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
     project_id = wanted.project_id if wanted.project_id is not None else raw.project_id
     if project_id is None:
         raise Invalid("project_required")
+    if raw.project_id is not None and project_id != raw.project_id:
+        raise BadRequest("project_mismatch", project=project_id, key_project=raw.project_id)
     return NewTask(
         tenant=who.tenant,
         owner=who.user,
         project_id=project_id,
-        filename=clean_name(wanted.filename or raw.filename),
+        filename=clean_name(wanted.filename or stored.filename or raw.filename),
         source_key=key,
         rule_id=await _rule_id(ports, who, wanted.rule_id),
         wishes=wanted.wishes,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from docmill.core import machine
+from docmill.core import keys, machine
 from docmill.core.access import Principal
-from docmill.core.errors import Conflict, NotFound
+from docmill.core.errors import Conflict, Forbidden, NotFound
 from docmill.core.machine import Change, Handover, Verdict
-from docmill.core.task import Attempt, LoggedEvent, Stage, State, Status, Task
+from docmill.core.task import Attempt, Fault, LoggedEvent, State, Status, Task
 from docmill.core.tokens import digest, new_token
-from docmill.ports import Delivery, Ports
+from docmill.ports import Delivery, JobFilter, JobListing, Ports
 from docmill.work import query
 from docmill.work.receive import ring
+from docmill.work.stages.step import job_of_result
 
 MAX_LOGS = 1000
+MAX_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +29,13 @@ class Job:
     logs: list[LoggedEvent]
     deliveries: list[Delivery]
     result: Any
+    failure: Fault | None
+    """Why the job failed."""
 
 
 def status_of(task: Task, attempt: Attempt) -> str:
     """The secretary's word for where the job is."""
-    if attempt.state in (State.QUEUED, State.RUNNING):
-        return "queued"
-    if attempt.state is State.HANDED_OVER:
-        return "running"
-    if attempt.state is State.FAILED:
-        return "cancelled" if task.status is Status.CANCELLED else "failed"
-    if attempt.state in (State.DROPPED, State.GIVEN_BACK):
-        return "failed" if task.status is Status.FAILED and task.attempt_id == attempt.id else "cancelled"
-    if task.status is Status.COMPLETED:
-        return "completed"
-    if task.status is Status.FAILED:
-        return "failed"
-    if task.status is Status.CANCELLED:
-        return "cancelled"
-    waiting = task.stage is Stage.PUBLISH and task.wishes.twin is not None
-    return "pending-storage" if waiting else "running"
+    return attempt.job_status or machine.job_status(task, attempt.state, attempt.failure)
 
 
 async def find(ports: Ports, job_id: UUID, who: Principal | None = None) -> tuple[Task, Attempt]:
@@ -59,16 +47,38 @@ async def find(ports: Ports, job_id: UUID, who: Principal | None = None) -> tupl
 
 
 async def show(ports: Ports, who: Principal, job_id: UUID, *, limit: int) -> Job:
+    """A job with the last *limit* lines of its log, at most MAX_LOGS."""
+    limit = min(limit, MAX_LOGS)
     task, attempt = await find(ports, job_id, who)
-    events = await ports.ledger.events(task.id, limit=MAX_LOGS)
+    events = await ports.ledger.last_events(task.id, limit=limit) if limit else []
     deliveries = await ports.ledger.deliveries(job_id, limit=limit)
     result = await query.result(ports, task) if task.status is Status.COMPLETED else None
-    return Job(task, attempt, status_of(task, attempt), events[-limit:] if limit else [], deliveries, result)
+    status = status_of(task, attempt)
+    failure = (attempt.failure or task.fault) if status == "failed" else None
+    return Job(task, attempt, status, events, deliveries, result, failure)
 
 
-async def page(ports: Ports, who: Principal, *, before_ms: int | None, limit: int) -> list[Attempt]:
-    newest = int(time.time() * 1000) + 3_600_000
-    return await ports.ledger.jobs(who.owner, before_ms=before_ms or newest, limit=limit)
+async def page(
+    ports: Ports,
+    who: Principal,
+    *,
+    limit: int,
+    number: int = 1,
+    status: str | None = None,
+    before_ms: int | None = None,
+) -> JobListing:
+    """A page of jobs, counted from 1; with *before_ms* the jobs that started before that moment."""
+    limit = min(limit, MAX_PAGE)
+    offset = (number - 1) * limit if before_ms is None else 0
+    return await ports.ledger.jobs(JobFilter(who.owner, status, limit, offset, before_ms))
+
+
+async def check_upload(ports: Ports, tenant_prefix: str, key: str) -> None:
+    """A worker may store its result as long as it has the job: Forbidden `link_invalid` after its end."""
+    job_id = job_of_result(key)
+    job = await ports.ledger.find(job_id) if job_id else None
+    if job is None or keys.tenant_prefix(job[0].tenant) != tenant_prefix or job[1].state is not State.HANDED_OVER:
+        raise Forbidden("link_invalid")
 
 
 async def take_over(ports: Ports, who: Principal, job_id: UUID) -> tuple[Attempt, str]:

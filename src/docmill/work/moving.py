@@ -169,7 +169,9 @@ async def _export_object(store: Store, archive: zipfile.ZipFile, key: str, membe
                 size += len(chunk)
                 await asyncio.to_thread(stream.write, chunk)
                 chunk = await anext(chunks, b"")
-    return ObjectRecord(key=key, size=size, sha256=digest.hexdigest(), member=member)
+    there = await store.stat(key) if "/raw/" in key else None
+    filename = there.filename if there else ""
+    return ObjectRecord(key=key, size=size, sha256=digest.hexdigest(), member=member, filename=filename)
 
 
 async def _chunks(store: Store, key: str) -> AsyncGenerator[bytes, None]:
@@ -329,7 +331,7 @@ class _Loading:
                 self.done.known[OBJECTS] += 1
                 continue
             if not self._dry_run:
-                await self._store.put(record.key, self._stream(record))
+                await self._store.put(record.key, self._stream(record), filename=record.filename)
             self.done.taken[OBJECTS] += 1
 
     async def records(self, kind: str) -> None:

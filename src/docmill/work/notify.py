@@ -10,8 +10,8 @@ from contextlib import suppress
 import structlog
 
 from docmill.core import webhooks
-from docmill.core.errors import DocmillError
-from docmill.core.webhooks import Outcome
+from docmill.core.errors import DocmillError, Unavailable
+from docmill.core.webhooks import Answer, Outcome
 from docmill.ports import Ports, Sending
 
 log = structlog.get_logger(__name__)
@@ -35,13 +35,8 @@ def lease_ms(ports: Ports) -> int:
 async def send(ports: Ports, sending: Sending) -> Outcome:
     """One try: sign, post, write down what became of it."""
     notice, webhook = sending.notice, sending.webhook
-    body = notice.payload.encode()
-    headers = {
-        "Content-Type": "application/json",
-        **webhooks.headers(webhook.secrets, notice.message_id, sending.now_ms, body),
-    }
     with ports.tracer.span("webhook", parent=await _trace_of(ports, sending), number=notice.tries):
-        answer = await ports.poster.post(webhook.url, body, headers, seconds=ports.limits.webhook_s)
+        answer = await _post(ports, sending)
     outcome = webhooks.judge(
         answer,
         notice,
@@ -61,6 +56,18 @@ async def send(ports: Ports, sending: Sending) -> Outcome:
         state=outcome.state.value if counted else "superseded",
     )
     return outcome
+
+
+async def _post(ports: Ports, sending: Sending) -> Answer:
+    notice, webhook = sending.notice, sending.webhook
+    body = notice.payload.encode()
+    try:
+        signed = webhooks.headers(webhook.secrets, notice.message_id, sending.now_ms, body)
+    except Unavailable as error:
+        # Nothing is sent without a signature. It is tried again: the deployment's secret may be restored.
+        return Answer(None, error.code, error.message)
+    headers = {"Content-Type": "application/json", **signed}
+    return await ports.poster.post(webhook.url, body, headers, seconds=ports.limits.webhook_s)
 
 
 async def _trace_of(ports: Ports, sending: Sending) -> str:

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from docmill.core.errors import NotFound
 from docmill.core.keys import tenant_prefix
 from docmill.ports import Ports, Store, Stored
 
@@ -31,8 +35,10 @@ class TenantStore:
         start = f"docmill://{self.inner.bucket}/{self.prefix}"
         return uri.removeprefix(start) if uri.startswith(start) else None
 
-    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
-        return replace(await self.inner.put(self.prefix + key, chunks, limit=limit), key=key)
+    async def put(
+        self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None, filename: str = ""
+    ) -> Stored:
+        return replace(await self.inner.put(self.prefix + key, chunks, limit=limit, filename=filename), key=key)
 
     async def put_bytes(self, key: str, data: bytes) -> Stored:
         return replace(await self.inner.put_bytes(self.prefix + key, data), key=key)
@@ -56,3 +62,12 @@ class TenantStore:
 
 def objects(ports: Ports, tenant: str) -> TenantStore:
     return TenantStore(ports.store, tenant_prefix(tenant))
+
+
+async def read_json(ports: Ports, tenant: str, key: str, kind: Any = Any) -> Any:
+    """A stored JSON value of type *kind*. NotFound: `object_not_found`, or `object_damaged` if it was truncated."""
+    data = await objects(ports, tenant).read(key)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotFound("object_damaged", key=key) from error

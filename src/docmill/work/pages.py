@@ -50,6 +50,6 @@ async def _drawn(ports: Ports, who: Principal, source: str, index: int, width: i
             await objects(ports, who.tenant).fetch(source, folder / "source")
         except NotFound as error:
             raise NotFound("blob_not_found") from error
-        return await ports.renderer.draw(folder / "source", index, width=width)
+        return await ports.renderer.draw(folder / "source", index, width=width, tenant=who.tenant)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from docmill.core.access import Principal
-from docmill.core.errors import BadRequest, DocmillError, Gone, NotFound
+from docmill.core.errors import BadRequest, DocmillError, Gone, NotFound, TooLarge
+from docmill.core.face import MAX_LISTED_RESULT_BYTES, insert_result, omit_result
 from docmill.core.task import LoggedEvent, Status, Task
 from docmill.ports import Faces, Filter, Listing, Ports
 from docmill.work import sweep
-from docmill.work.objects import objects
+from docmill.work.objects import objects, read_json
 from docmill.work.turns import line_up
 
 MAX_BATCH = 100
 LOST_AFTER_MS = 5_000
 LOOK_AGAIN_S, SELDOM_S = 1.0, 8.0
 """A watcher looks by itself after this long, then after twice as long: a signal may be lost, and watchers are many."""
+READS_AT_ONCE = 8
+"""Results of one list that are read from the store at the same time."""
 ACTIVE = ("pending", "mineru_parsing", "llm_processing")
 """As on the wire."""
 
@@ -55,8 +60,11 @@ async def tasks(ports: Ports, where: Filter) -> Listing:
 
 
 async def faces(ports: Ports, where: Filter) -> Faces:
-    """The same list as JSON texts, ready to be sent."""
+    """The same list as JSON texts, ready to be sent, with the results that are small."""
     found = await ports.ledger.faces(where)
+    if found.unread:
+        read = await _small_results(ports, await ports.ledger.batch(found.unread, where.who))
+        found = replace(found, faces=[(id_, _with_result(face, read.get(id_))) for id_, face in found.faces])
     return replace(found, faces=await ports.runstate.newest_faces(found.faces)) if ports.runstate else found
 
 
@@ -76,16 +84,86 @@ async def batch(ports: Ports, who: Principal, ids: list[int]) -> list[Task]:
     return await ports.runstate.newest(found) if ports.runstate else found
 
 
-async def result(ports: Ports, task: Task) -> Any | None:
-    """The output of a completed task."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The output of a task as clients get it, or why they do not."""
+
+    value: Any = None
+    is_omitted: bool = False
+    """It is too large for a list."""
+    error: str | None = None
+    """The code of what went wrong when it was read."""
+
+
+OMITTED = Result(is_omitted=True)
+
+
+async def small_results(ports: Ports, who: Principal, tasks: Sequence[Task]) -> dict[int, Result]:
+    """Results of those that are completed, as lists show them. One that cannot be read does not fail the others."""
+    completed = {task.id: task for task in tasks if task.status is Status.COMPLETED}
+    if not completed:
+        return {}
+    kept = await ports.ledger.outputs(list(completed), who.owner)
+    found = {id_: Result(msgspec.Raw(text.encode())) if text else OMITTED for id_, text in kept.items()}
+    return found | await _small_results(ports, [task for id_, task in completed.items() if id_ not in found])
+
+
+async def full_results(ports: Ports, tasks: Sequence[Task]) -> dict[int, Result]:
+    """The same whatever their size."""
+    return await _read_all(ports, [task for task in tasks if task.status is Status.COMPLETED], None)
+
+
+async def _small_results(ports: Ports, tasks: Sequence[Task]) -> dict[int, Result]:
+    return await _read_all(ports, tasks, MAX_LISTED_RESULT_BYTES)
+
+
+async def _read_all(ports: Ports, tasks: Sequence[Task], limit: int | None) -> dict[int, Result]:
+    gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def read(task: Task) -> Result:
+        if not task.artifacts.output_key:
+            return Result()
+        try:
+            async with gate:
+                data = await objects(ports, task.tenant).read(task.artifacts.output_key, limit=limit)
+                await asyncio.to_thread(msgspec.json.decode, data)
+            return Result(msgspec.Raw(data))
+        except TooLarge:
+            return OMITTED
+        except DocmillError as error:
+            return Result(error=error.code)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Result(error="object_damaged")
+
+    return dict(zip([task.id for task in tasks], await asyncio.gather(*map(read, tasks)), strict=True))
+
+
+def _with_result(face: str, found: Result | None) -> str:
+    if found is None:
+        return face
+    if found.value is not None:
+        return insert_result(face, bytes(found.value).decode())
+    return omit_result(face, found.error) if found.is_omitted or found.error else face
+
+
+async def outcome(ports: Ports, task: Task) -> Result:
+    """A lost or damaged file costs the task its result, not its answer; a store that is away now is an error."""
     if task.status is not Status.COMPLETED or not task.artifacts.output_key:
-        return None
-    return await output(ports, task)
+        return Result()
+    try:
+        return Result(await output(ports, task))
+    except NotFound as error:
+        return Result(error=error.code)
+
+
+async def result(ports: Ports, task: Task) -> Any | None:
+    """The output of a completed task; None also if it cannot be read (`outcome` says why)."""
+    return (await outcome(ports, task)).value
 
 
 async def output(ports: Ports, task: Task) -> Any:
     """What postprocess left, whatever the task's state."""
-    return msgspec.json.decode(await objects(ports, task.tenant).read(task.artifacts.output_key or ""))
+    return await read_json(ports, task.tenant, task.artifacts.output_key or "")
 
 
 async def events(ports: Ports, who: Principal, task_id: int, *, after: int, limit: int) -> list[LoggedEvent]:
@@ -112,4 +190,4 @@ async def extraction(ports: Ports, who: Principal, task_id: int) -> Any:
     found = await task(ports, who, task_id)
     if not found.artifacts.extraction_key:
         raise NotFound("extraction_not_found", task=task_id)
-    return msgspec.json.decode(await objects(ports, found.tenant).read(found.artifacts.extraction_key))
+    return await read_json(ports, found.tenant, found.artifacts.extraction_key)

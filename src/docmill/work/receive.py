@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 
 from docmill.core import machine
 from docmill.core.machine import Change, Verdict
-from docmill.core.reports import Cancelled, Failed, GivenBack, Pages, Progress, Report, Succeeded
+from docmill.core.reports import Cancelled, Failed, GivenBack, Pages, Progress, Report, Started, Succeeded
 from docmill.core.task import Attempt, Task
-from docmill.ports import Ports
+from docmill.ports import Limits, Ports
 from docmill.work.turns import line_up
 
 
@@ -20,27 +20,31 @@ async def receive(
     *,
     keep_for: str | None = None,
     outcome_hash: str | None = None,
+    report_id: str | None = None,
     durable: bool = True,
 ) -> Change:
     """Let the machine judge a report, write what follows, and ring whoever is next.
 
     *keep_for* is the worker that goes on with the next stage itself. *outcome_hash* tells the terminal report of a job
-    from another one. Not *durable*: it may be forgotten in a power cut, and then the work is done again.
+    from another one, and *report_id* names the folder of what it brought. Not *durable*: it may be forgotten in a power
+    cut, and then the work is done again.
     """
     next_id = uuid4()
 
     def judge(task: Task, attempt: Attempt | None) -> Change:
         if attempt is None:
             return Change(Verdict.SUPERSEDED, task)
-        change = _judge(task, attempt, report, next_id, keep_for, ports.limits.lease_ms)
-        return change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change)
+        change = _judge(task, attempt, report, next_id, keep_for, ports.limits)
+        return (
+            change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change, report_id=report_id)
+        )
 
     change = await ports.ledger.decide(task_id, judge, attempt_id=attempt_id, durable=durable)
     await ring(ports, change)
     return change
 
 
-def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None, lease_ms: int) -> Change:
+def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None, limits: Limits) -> Change:
     match report:
         case Pages(done, total):
             return machine.on_progress(task, attempt, done=done, total=total)
@@ -48,9 +52,17 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
             return machine.on_worker_progress(
                 task, attempt, percent=percent, phase=phase, message=message, process_id=process_id
             )
+        case Started(ids):
+            return machine.on_start_accepted(task, attempt, ids=ids)
         case Succeeded(result):
-            return machine.on_success(task, attempt, result, next_id=next_id, keep_for=keep_for, lease_ms=lease_ms)
-        case Failed(fault, retryable, crashed, tries, details, artifacts):
+            return machine.on_success(
+                task, attempt, result, next_id=next_id, keep_for=keep_for, lease_ms=limits.lease_ms
+            )
+        case Failed(is_final=False):
+            return machine.on_worker_error(
+                task, attempt, report.fault, grace_ms=limits.failure_grace_ms, process_id=report.process_id
+            )
+        case Failed(fault, retryable, crashed, tries, details, artifacts, is_postponed):
             return machine.on_failure(
                 task,
                 attempt,
@@ -61,6 +73,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
                 tries=tries,
                 details=details,
                 artifacts=artifacts,
+                is_postponed=is_postponed,
             )
         case Cancelled(message):
             return machine.on_worker_cancelled(task, attempt, message=message)

@@ -14,8 +14,8 @@ import structlog
 from docmill.core.access import Principal
 from docmill.core.assemble import document_id_of
 from docmill.core.errors import DocmillError
-from docmill.core.retention import Estate
-from docmill.ports import Ports
+from docmill.core.retention import Estate, Retention
+from docmill.ports import Filter, Ports
 from docmill.work.documents import drop_unused
 from docmill.work.objects import objects
 from docmill.work.stages.parse import PARSED
@@ -24,6 +24,8 @@ from docmill.work.stages.step import folders_of
 log = structlog.get_logger(__name__)
 
 PAGE = 200
+MAX_CLEARED = 10_000
+"""Tasks that one request may remove."""
 URIS = 500
 """Objects of which the repository is asked at once."""
 
@@ -36,6 +38,25 @@ async def expire(ports: Ports, *, after: int = 0) -> int:
     after = await _bury(ports, after)
     await _empty_all(ports)
     return after
+
+
+async def clear(ports: Ports, who: Principal, *, workflow_id: str, project_id: int, older_ms: int) -> int:
+    """Remove the caller's tasks of a workflow that ended so long ago, with their documents; how many.
+
+    Their objects are removed by the sweeper's next round.
+    """
+    kept = Retention(completed_ms=older_ms - 1, failed_ms=older_ms - 1)
+    cleared, before = 0, None
+    while cleared < MAX_CLEARED:
+        page = await ports.ledger.page(Filter(who.owner, project_id, limit=PAGE, before=before))
+        for task in page.tasks:
+            if task.wishes.workflow_id == workflow_id and await ports.tombstones.bury(task.id, kept):
+                await ports.documents.delete(task.tenant, document_id_of(task.tenant, task.id), hard=True)
+                cleared += 1
+        if len(page.tasks) < PAGE:
+            break
+        before = page.tasks[-1].id
+    return cleared
 
 
 async def _bury(ports: Ports, after: int) -> int:

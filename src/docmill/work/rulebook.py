@@ -16,6 +16,10 @@ from docmill.ports import Ports
 
 MAX_WHY = 300
 MAX_SCHEMA = 256 * 1024
+MAX_PATTERNS = 500
+PATTERNS = jsonschema_rs.RegexOptions(size_limit=1024**2, dfa_size_limit=1024**2)
+"""Patterns are matched in linear time and have a bounded size. Look-around and back-references are refused: to compile
+ten of them stops the service for a second."""
 
 
 async def page(ports: Ports, who: Principal, *, limit: int, offset: int) -> tuple[list[Rule], int]:
@@ -65,8 +69,11 @@ async def _changeable(ports: Ports, who: Principal, rule_id: int) -> None:
 
 def _check_schema(schema: dict[str, Any]) -> None:
     """Against its meta-schema, with every regular expression and every reference in it."""
-    if len(msgspec.json.encode(schema)) > MAX_SCHEMA:
+    text = msgspec.json.encode(schema)
+    if len(text) > MAX_SCHEMA:
         raise Invalid("rule_schema_invalid", why=f"it has more than {MAX_SCHEMA} bytes.")
+    if text.count(b'"pattern') > MAX_PATTERNS:
+        raise Invalid("rule_schema_invalid", why=f"it has more than {MAX_PATTERNS} patterns.")
     try:
         validator_of(schema)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
@@ -78,7 +85,7 @@ def _check_schema(schema: dict[str, Any]) -> None:
 
 def validator_of(schema: dict[str, Any]) -> jsonschema_rs.Validator:
     """Judges values by a schema that was checked; nothing is fetched for it."""
-    return jsonschema_rs.validator_for(schema, retriever=_never_fetched)
+    return jsonschema_rs.validator_for(schema, retriever=_never_fetched, pattern_options=PATTERNS)
 
 
 def _sentence(place: str, message: str) -> str:

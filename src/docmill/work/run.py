@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from uuid import UUID
 
 import structlog
 
-from docmill.core.errors import DocmillError, DocumentError, StageFailed
-from docmill.core.machine import MAX_ABSENCES, MAX_ERRORS, WIRE_STAGE, StageResult, Verdict
-from docmill.core.reports import Failed, Pages, Succeeded
+from docmill.core.errors import DocmillError, DocumentError, StageFailed, StorageFull, Unavailable, unwrap
+from docmill.core.machine import MAX_ABSENCES, MAX_ERRORS, WIRE_STAGE, Change, StageResult, Verdict
+from docmill.core.reports import Failed, Pages, Report, Succeeded
 from docmill.core.task import Artifacts, Attempt, Fault, Stage, Task
 from docmill.ports import Deferred, Ports
 from docmill.work.places import Place
@@ -38,6 +37,9 @@ ABSENCES = frozenset(
         "llm_unreachable",
     }
 )
+POSTPONED = frozenset({"storage_full", "database_unavailable", "database_busy"})
+"""Without room or a database nothing can be stored: the stage is tried again for as long as that lasts."""
+REPORT_AGAIN_S = 1.0
 ENDED_BY = {"parse_timeout": "timeout", "parse_memory": "crash"}
 """The `error_stage` of a document that ended its parser."""
 
@@ -62,28 +64,17 @@ async def run_attempt(ports: Ports, task: Task, attempt: Attempt, place: Place, 
         await _fail(ports, task, attempt, late, "timeout")
         return None
     except AtStage as at:
-        await _fail(ports, task, attempt, at.error, at.stage, at.artifacts)
-        return None
-    except DocmillError as error:
-        await _fail(ports, task, attempt, error, WIRE_STAGE[attempt.stage])
-        return None
-    except OSError as error:
-        code = "storage_full" if error.errno == errno.ENOSPC else "storage_failed"
-        why = StageFailed(code) if code == "storage_full" else StageFailed(code, why=error.strerror or str(error))
-        await _fail(ports, task, attempt, why, WIRE_STAGE[attempt.stage])
+        await _fail(ports, task, attempt, _fault(at.error, task, attempt), at.stage, at.artifacts)
         return None
     except Exception as error:
-        log.exception("stage_failed", task=task.id, stage=attempt.stage, attempt=attempt.number)
-        await _fail(
-            ports, task, attempt, StageFailed("stage_failed", why=type(error).__name__), WIRE_STAGE[attempt.stage]
-        )
+        await _fail(ports, task, attempt, _fault(error, task, attempt), WIRE_STAGE[attempt.stage])
         return None
     if isinstance(outcome, Deferred):
         return None
     keep_for = worker if await place.goes_on() else None
     # As long as the document stays here and is not done, nobody has heard of what a power cut would undo.
     durable = keep_for is None or attempt.stage is Stage.PUBLISH
-    change = await receive(ports, task.id, attempt.id, Succeeded(outcome), keep_for=keep_for, durable=durable)
+    change = await _report(ports, task, attempt, Succeeded(outcome), keep_for=keep_for, durable=durable)
     if change.verdict is not Verdict.APPLIED:
         # Somebody else has the task by now, or nobody wants it any more: what we made is dropped.
         log.info("report_refused", task=task.id, attempt=attempt.number, verdict=change.verdict)
@@ -99,6 +90,36 @@ def traced(ports: Ports, task: Task, attempt: Attempt) -> AbstractContextManager
     return ports.tracer.span(f"stage {attempt.stage.value}", parent=parent, **facts)
 
 
+def _fault(caught: Exception, task: Task, attempt: Attempt) -> DocmillError:
+    """What the task is told of an error, however deeply it was wrapped."""
+    error = unwrap(caught)
+    if isinstance(error, AtStage):
+        error = error.error
+    if isinstance(error, DocmillError):
+        return error
+    if isinstance(error, OSError):
+        return StageFailed("storage_failed", why=error.strerror or str(error))
+    log.error("stage_failed", task=task.id, stage=attempt.stage, attempt=attempt.number, exc_info=caught)
+    return StageFailed("stage_failed", why=type(error).__name__)
+
+
+async def _report(
+    ports: Ports, task: Task, attempt: Attempt, report: Report, *, keep_for: str | None = None, durable: bool = True
+) -> Change:
+    """Report until it is written: what was done must not be lost because the database has no room for a moment.
+
+    Meanwhile the attempt is ours; should its lease run out, the report is refused or this task is cancelled.
+    """
+    while True:
+        try:
+            return await receive(ports, task.id, attempt.id, report, keep_for=keep_for, durable=durable)
+        except (StorageFull, Unavailable) as error:
+            if error.code not in POSTPONED:
+                raise
+            log.warning("report_postponed", task=task.id, attempt=attempt.number, code=error.code)
+        await asyncio.sleep(REPORT_AGAIN_S)
+
+
 async def _fail(
     ports: Ports,
     task: Task,
@@ -110,8 +131,15 @@ async def _fail(
     fault = Fault(error.code, error.message, ENDED_BY.get(error.code, stage))
     retryable = error.retryable and not isinstance(error, DocumentError)
     tries = MAX_ABSENCES if error.code in ABSENCES else MAX_ERRORS
-    report = Failed(fault, retryable=retryable, crashed=error.code == "parse_crashed", tries=tries, artifacts=artifacts)
-    await receive(ports, task.id, attempt.id, report)
+    report = Failed(
+        fault,
+        retryable=retryable,
+        crashed=error.code == "parse_crashed",
+        tries=tries,
+        artifacts=artifacts,
+        is_postponed=error.code in POSTPONED and not error.facts.get("is_remote"),
+    )
+    await _report(ports, task, attempt, report)
 
 
 class Reporter:

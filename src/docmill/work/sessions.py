@@ -1,16 +1,13 @@
-"""Sign-in for people: a session is a signed cookie that names the API key it was opened with, never the key itself.
+"""Sessions of people who signed in to the console with an API key.
 
-    <sha256 of the key>.<seconds since 1970 when it ends>.<HMAC>
-
-Nothing is stored: whoever revokes the key ends its sessions, too.
+The cookie is a random token; the server stores its SHA-256 beside the key. Signing out, revoking the key or the end of
+either one ends the session.
 """
 
 from __future__ import annotations
 
 import hmac
-import time
-from collections.abc import Callable
-from hashlib import sha256
+from secrets import token_urlsafe
 
 from docmill.core.access import Principal
 from docmill.core.errors import Unauthorized
@@ -19,31 +16,36 @@ from docmill.work.keys import digest
 
 COOKIE = "docmill_session"
 LASTS_S = 7 * 24 * 3600
+MAX_SESSIONS_PER_KEY = 50
+MAX_COOKIE_CHARS = 128
 
 
 class Sessions:
-    def __init__(self, secret: bytes, keys: KeyRing, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, secret: bytes, keys: KeyRing) -> None:
         self._secret = hmac.digest(secret, b"docmill sessions", "sha256")
         self._keys = keys
-        self._clock = clock
 
     async def open(self, key: str) -> str:
-        """A session for whoever holds this API key; Unauthorized if it is none."""
-        named = digest(key.strip())
-        if await self._keys.find(named) is None:
+        """A new session for the holder of this API key; Unauthorized if the key is not valid."""
+        session = token_urlsafe(32)
+        is_open = await self._keys.open_session(
+            digest(key.strip()), digest(session), lasts_ms=LASTS_S * 1000, most=MAX_SESSIONS_PER_KEY
+        )
+        if not is_open:
             raise Unauthorized("credential_invalid")
-        return self._signed(f"{named}.{int(self._clock()) + LASTS_S}")
+        return session
 
     async def who(self, session: str) -> Principal:
-        """Who opened it; Unauthorized if it is forged, over, or its key no longer good."""
-        claim, _, _ = session.rpartition(".")
-        if not session.isascii() or not hmac.compare_digest(self._signed(claim), session):
-            raise Unauthorized("credential_invalid")
-        named, _, ends = claim.partition(".")
-        found = await self._keys.find(named) if int(ends) > self._clock() else None
+        """Who signed in; Unauthorized if the session is unknown or over, or its key is no longer valid."""
+        found = await self._keys.find_session(digest(session)) if len(session) <= MAX_COOKIE_CHARS else None
         if found is None:
             raise Unauthorized("credential_invalid")
         return found
+
+    async def close(self, session: str) -> None:
+        """Sign out: the cookie is worth nothing from now on."""
+        if 0 < len(session) <= MAX_COOKIE_CHARS:
+            await self._keys.end_session(digest(session))
 
     def form_token(self, seed: str) -> str:
         """What a form of the browser that holds *seed* must carry: another site can neither read nor guess it."""
@@ -51,7 +53,3 @@ class Sessions:
 
     def is_form_token(self, seed: str, token: str) -> bool:
         return bool(seed) and hmac.compare_digest(self.form_token(seed).encode(), token.encode())
-
-    def _signed(self, claim: str) -> str:
-        mac = hmac.digest(self._secret, b"session " + claim.encode(), sha256().name).hex()
-        return f"{claim}.{mac}"

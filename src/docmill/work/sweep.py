@@ -6,6 +6,7 @@ Safe to run twice at once, and every row stands for itself: one that cannot be m
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Container
 from uuid import UUID, uuid4
 
@@ -34,6 +35,8 @@ async def sweep(ports: Ports, *, spared: Container[UUID] = ()) -> int:
     """
     if late := await ports.ledger.mend_times(lease_ms=ports.limits.lease_ms):
         log.warning("clock_was_put_back", attempts=late)
+    if late := await ports.outbox.mend_times():
+        log.warning("clock_was_put_back", notices=late)
     mended = await _recover_lapsed(ports, spared)
     due = await ports.ledger.due(limit=PAGE)
     await asyncio.gather(*(line_up(ports, task, waiting.id, waiting.stage) for task, waiting in due))
@@ -43,7 +46,7 @@ async def sweep(ports: Ports, *, spared: Container[UUID] = ()) -> int:
 async def _recover_lapsed(ports: Ports, spared: Container[UUID]) -> int:
     """Page by page, as long as that helps: who was recovered is not on the next page."""
     mended = 0
-    while page := await ports.ledger.lapsed(limit=PAGE):
+    while page := await _lapsed(ports):
         # All at once: one whose row somebody else has locked, perhaps frozen, must not keep the others waiting.
         tried = (_try_to_recover(ports, attempt, lapsed) for attempt, lapsed in page if attempt.id not in spared)
         recovered = sum(await asyncio.gather(*tried))
@@ -51,6 +54,18 @@ async def _recover_lapsed(ports: Ports, spared: Container[UUID]) -> int:
         if not recovered or len(page) < PAGE:
             break
     return mended
+
+
+async def _lapsed(ports: Ports) -> list[tuple[Attempt, int]]:
+    """Attempts whose lease or deadline has passed; none, if that is because the clock jumped over them."""
+    page = await ports.ledger.lapsed(limit=PAGE)
+    # After the look: a jump before it is seen, and one after it lets nothing lapse that is on this page.
+    jump_ms = ports.clock.observe(await ports.ledger.now_ms(), round(time.monotonic() * 1000))
+    if jump_ms <= 0:
+        return page
+    restarted = await ports.ledger.restart_times(lease_ms=ports.limits.lease_ms)
+    log.warning("clock_jumped_forward", seconds=jump_ms // 1000, attempts=restarted)
+    return []
 
 
 async def _try_to_recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
@@ -78,7 +93,27 @@ async def collect(ports: Ports) -> int:
             await ports.ledger.collected(attempt_id)
         except (DocmillError, OSError) as error:
             log.warning("collect_failed", task=task.id, attempt=str(attempt_id), why=type(error).__name__)
+    return removed + await _collect_reports(ports)
+
+
+async def _collect_reports(ports: Ports) -> int:
+    """Remove what final reports stored that came second: the job had ended when the ledger judged them."""
+    removed = 0
+    for task, attempt_id, report_id in await ports.ledger.reported(older_ms=ports.limits.leavings_ms, limit=PAGE):
+        try:
+            removed += await _remove_other_reports(ports, task, attempt_id, report_id)
+            await ports.ledger.collected(attempt_id)
+        except (DocmillError, OSError) as error:
+            log.warning("collect_failed", task=task.id, attempt=str(attempt_id), why=type(error).__name__)
     return removed
+
+
+async def _remove_other_reports(ports: Ports, task: Task, attempt_id: UUID, report_id: str) -> int:
+    prefix = objects(ports, task.tenant).prefix
+    artifacts, *_ = leavings_of(task, attempt_id)
+    kept = f"{prefix}{artifacts}{report_id}/"
+    keys = [key async for key, _, _ in ports.store.list(prefix + artifacts)]
+    return sum([await ports.store.delete(key) for key in keys if not key.startswith(kept)])
 
 
 async def _remove(ports: Ports, task: Task, attempt_id: UUID) -> int:
@@ -103,7 +138,7 @@ async def free_all(ports: Ports) -> int:
 
 async def recover_attempt(ports: Ports, attempt_id: UUID) -> bool:
     """The same for one attempt that somebody looks at right now."""
-    for attempt, lapsed_ms in await ports.ledger.lapsed(limit=PAGE):
+    for attempt, lapsed_ms in await _lapsed(ports):
         if attempt.id == attempt_id:
             return await _recover(ports, attempt, lapsed_ms)
     return False
@@ -118,11 +153,17 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
         if current.is_out:
-            return machine.expire(task, current, _fault("worker_timeout", "timeout"))
+            return machine.expire(task, current, current.failure or _fault("worker_timeout", "timeout"))
         if lapsed_ms > stale_ms:
             return machine.expire(task, current, _fault("task_stale", "stale"))
-        lost = StageFailed("worker_lost", times=task.crashes + 1)
-        return machine.on_lost_worker(task, current, next_id=next_id, fault=Fault(lost.code, lost.message, "lost"))
+        lost = StageFailed("worker_lost", times=task.lost_workers + 1)
+        return machine.on_lost_worker(
+            task,
+            current,
+            next_id=next_id,
+            fault=Fault(lost.code, lost.message, "lost"),
+            max_lost_alone=ports.limits.max_lost_alone,
+        )
 
     change = await ports.ledger.decide(attempt.task_id, rule, attempt_id=attempt.id)
     await ring(ports, change)

@@ -47,6 +47,7 @@ def apt_get(*arguments: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        timeout=1200,
     )
     if done.returncode:
         raise ProgramMissing(f"apt-get {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")

@@ -70,6 +70,7 @@ class PostgresAddress:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            timeout=60,
         )
         if done.returncode:
             raise ServiceFailed(f"PostgreSQL refused {statement!r}: {done.stderr.strip()}")

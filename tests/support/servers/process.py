@@ -71,7 +71,7 @@ class Process:
         with self.supervisor.stdout as answer:
             pid = answer.readline()
         if not pid:
-            self.supervisor.wait()
+            self.supervisor.wait(30)
             raise ServiceFailed(f"could not run {command[0]}:\n{self.log_tail()}")
         self.pid = int(pid)
 
@@ -92,7 +92,7 @@ class Process:
             self.supervisor.wait(self.grace + 30)
         except subprocess.TimeoutExpired:
             self.supervisor.kill()
-            self.supervisor.wait()
+            self.supervisor.wait(30)
 
     def log_tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()

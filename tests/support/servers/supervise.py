@@ -18,6 +18,8 @@ from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+KILLED_S = 60
+"""A process that was killed is gone in no time, unless its disk hangs."""
 WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
 PARENT_CHECK_SECONDS = 0.2
 
@@ -74,7 +76,7 @@ def watch(service: subprocess.Popen[bytes], order: dict[str, Any]) -> None:
             shutil.rmtree(order["folder"], ignore_errors=True)
         elif told and told.si_signo == signal.SIGUSR1:
             service.kill()
-            service.wait()
+            service.wait(KILLED_S)
         elif told and told.si_signo in (signal.SIGTERM, signal.SIGINT):
             # Others that it names are none: a process that was stopped and goes on gets one that nobody sent.
             stop(service, order)
@@ -86,7 +88,7 @@ def stop(service: subprocess.Popen[bytes], order: dict[str, Any]) -> None:
         service.wait(order["grace"])
     except subprocess.TimeoutExpired:
         service.kill()
-        service.wait()
+        service.wait(KILLED_S)
 
 
 def kill_the_rest() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from docmill import contracts
 from docmill.cli.check import Unreadable, dumped, lines, whole
+from support.waiting import read_line
 
 DOCMILL = str(Path(sys.executable).parent / "docmill")
 BOM = b"\xef\xbb\xbf"
@@ -226,7 +227,9 @@ def test_a_file_name_that_is_not_utf8_is_shown_and_read(tmp_path: Path, document
     Path(os.fsdecode(path)).write_bytes(encoded(document))
 
     for flags in ([], ["--json"]):
-        done = subprocess.run([DOCMILL, "check", "document", path, *flags], capture_output=True, check=False)
+        done = subprocess.run(
+            [DOCMILL, "check", "document", path, *flags], capture_output=True, check=False, timeout=60
+        )
 
         assert (0, b"") == (done.returncode, done.stderr)
         assert "caf\ufffd.json" in done.stdout.decode()
@@ -246,7 +249,9 @@ def test_a_reader_that_leaves_early_causes_no_noise(tmp_path: Path, document: di
 
     for flags in ("", "--json"):
         command = f"'{DOCMILL}' check document --jsonl {flags} '{path}' | head -n 1"
-        done = subprocess.run(["bash", "-c", command + "; echo ${PIPESTATUS[0]}"], capture_output=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", command + "; echo ${PIPESTATUS[0]}"], capture_output=True, check=True, timeout=60
+        )
 
         assert b"" == done.stderr
         assert b"141" == done.stdout.splitlines()[-1]
@@ -254,20 +259,22 @@ def test_a_reader_that_leaves_early_causes_no_noise(tmp_path: Path, document: di
 
 def test_a_full_disk_is_said_plainly(good: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([DOCMILL, "check", "document", good], stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [DOCMILL, "check", "document", good], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+        )
 
     assert (1, b"Error: The output cannot be written: No space left on device.\n") == (done.returncode, done.stderr)
 
 
 def test_a_stream_is_answered_line_by_line(document: dict[str, Any]) -> None:
     command = [DOCMILL, "check", "document", "-", "--jsonl"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         running.stdin.write(encoded(document) + b"\n")
         running.stdin.flush()
 
-        assert b"-:1: ok\n" == running.stdout.readline()
+        assert b"-:1: ok\n" == read_line(running)
 
 
 @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -276,11 +283,13 @@ def test_colours_appear_on_a_terminal_only_and_can_be_turned_off(
 ) -> None:
     base = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     ours, theirs = pty.openpty()
-    subprocess.run([DOCMILL, "check", "document", good], stdout=theirs, env=base | env, check=True)
+    subprocess.run([DOCMILL, "check", "document", good], stdout=theirs, env=base | env, check=True, timeout=60)
     os.close(theirs)
     shown = os.read(ours, 10_000)
     os.close(ours)
-    piped = subprocess.run([DOCMILL, "check", "document", good], stdout=subprocess.PIPE, env=base, check=True)
+    piped = subprocess.run(
+        [DOCMILL, "check", "document", good], stdout=subprocess.PIPE, env=base, check=True, timeout=60
+    )
 
     assert coloured == (b"\x1b[" in shown)
     assert b"\x1b[" not in piped.stdout

@@ -35,7 +35,7 @@ def test_the_installed_command_reports_it_too() -> None:
     args, text = arguments("asset_checksum_mismatch")
     command = [Path(sys.executable).parent / "docmill", *args]
 
-    done = subprocess.run(command, input=text, capture_output=True, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, check=False, timeout=60)
 
     assert (3, b"") == (done.returncode, done.stderr)
     assert "asset_checksum_mismatch" in [error["code"] for error in json.loads(done.stdout)["errors"]]

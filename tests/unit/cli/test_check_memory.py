@@ -22,7 +22,7 @@ def peak_of(*args: object) -> int:
         "done = subprocess.run([sys.executable, '-m', 'docmill', *sys.argv[1:]], stdout=subprocess.DEVNULL)\n"
         "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n"
     )
-    done = subprocess.run([sys.executable, "-c", measure, *map(str, args)], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", measure, *map(str, args)], capture_output=True, check=True, timeout=60)
     status, peak = map(int, done.stdout.split())
     assert 0 == status, done.stderr
     return peak

@@ -19,7 +19,7 @@ HEAVY = {"fastapi", "starlette", "uvicorn", "apsw", "asyncpg", "httpx2", "rich",
 def seconds(*command: str) -> float:
     """Of the processor, not of the clock: other tests run beside this one."""
     before = getrusage(RUSAGE_CHILDREN)
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=60)
     after = getrusage(RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -45,7 +45,7 @@ def loaded(tmp_path: Path, *args: str) -> set[str]:
         "utf-8",
     )
     report = tmp_path / "modules.json"
-    subprocess.run([sys.executable, script, report, *args], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([sys.executable, script, report, *args], stdout=subprocess.DEVNULL, check=True, timeout=60)
     return {name.partition(".")[0] for name in json.loads(report.read_text("utf-8"))}
 
 
@@ -70,7 +70,7 @@ def test_the_quick_help_is_the_one_that_click_would_print(columns: str) -> None:
     by_click = "from docmill.cli.group import root; root(['--help'], prog_name='docmill')"
 
     quick, slow = (
-        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60).stdout
         for command in ([DOCMILL, "--help"], [sys.executable, "-c", by_click])
     )
 

@@ -23,6 +23,7 @@ import pytest
 from support.model_peer import ModelPeer
 from support.servers.debian import ensure
 from support.servers.process import free_ports
+from support.waiting import read_line
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md", "go-distributed.md")
@@ -138,7 +139,8 @@ def receiver(folder: Path, port: int, *, wanted: bool) -> Iterator[dict[str, str
     if not wanted:
         yield {}
         return
-    process = subprocess.Popen([sys.executable, "receiver.py"], cwd=folder, stderr=subprocess.DEVNULL)
+    with (folder / "receiver.log").open("w") as log:
+        process = subprocess.Popen([sys.executable, "receiver.py"], cwd=folder, stderr=log)
     try:
         yield {"DOCMILL_WEBHOOK_NETWORKS": '["127.0.0.1/32"]', "DOCMILL_WEBHOOK_PORTS": f"[{port}]"}
     finally:
@@ -158,7 +160,7 @@ def service(folder: Path, *, wanted: bool, **settings: str) -> Iterator[str]:
         )
         try:
             assert process.stdout
-            yield process.stdout.readline().split()[3]
+            yield read_line(process).split()[3]
         finally:
             process.terminate()
             process.communicate(timeout=30)

@@ -5,6 +5,7 @@ import re
 import msgspec
 import pytest
 
+from docmill.console import markdown
 from docmill.console.pages.documents import excerpt, placed_blocks
 from docmill.core.parsed import Block
 from docmill.work.objects import objects
@@ -99,3 +100,14 @@ def test_what_an_asset_shows_already_is_no_block_of_its_own():
 )
 def test_a_box_is_called_by_the_words_with_which_it_begins(lines, said):
     assert said == excerpt(lines)
+
+
+@pytest.mark.parametrize(("text", "is_plain"), [("# Title\n", False), ("![" * 30_000, True), ("word " * 200_000, True)])
+def test_a_page_that_takes_too_long_to_format_is_shown_as_text(text, is_plain, monkeypatch):
+    monkeypatch.setattr(markdown, "MAX_RENDER_S", 0.3)
+
+    html, found = markdown.rendered_or_plain(text, {}, ())
+
+    assert is_plain == found
+    assert html.startswith("<pre>") == is_plain
+    assert "<script" not in markdown.rendered_or_plain("<script>" * 100_000, {}, ())[0]

@@ -207,7 +207,9 @@ def test_exactly_as_many_errors_as_a_report_holds_are_no_more():
 def test_the_contracts_stand_alone():
     """A client or worker imports them without the service."""
     script = "import sys, docmill.contracts; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
 
     ours = {name for name in loaded if name.startswith("docmill.") and not name.startswith("docmill.contracts")}
     assert set() == ours

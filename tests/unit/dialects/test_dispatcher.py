@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from docmill.core.errors import BadRequest, Conflict, Forbidden, NotFound, TooMany
 from docmill.core.machine import MAX_ABSENCES
 from docmill.core.reports import Cancelled, Failed, Final
-from docmill.core.task import Fault
+from docmill.core.task import Fault, WorkerError
 from docmill.dialects.dispatcher import CALLBACK_SCHEMA, Dispatcher, validation_errors
 from docmill.dialects.spill import read
 
@@ -64,9 +64,8 @@ def test_the_seeds_completed_report(tmp_path: Path) -> None:
 def test_the_seeds_failed_report(tmp_path: Path) -> None:
     message = "Container killed: OOM (memory limit 2Gi exceeded)"
 
-    assert Failed(Fault("worker_failed", message, "mineru"), details={"exit_code": 137}) == Dispatcher().read(
-        read(SEED_FAILED.encode(), tmp_path)
-    )
+    fault = Fault("worker_failed", message, "mineru", WorkerError(None, message, {"exit_code": 137}))
+    assert Failed(fault, details={"exit_code": 137}) == Dispatcher().read(read(SEED_FAILED.encode(), tmp_path))
 
 
 def test_a_worker_s_restart_is_tried_again_as_often_as_a_worker_that_does_not_answer() -> None:
@@ -86,7 +85,8 @@ def test_running_out_of_time_is_a_failure_of_its_own_stage() -> None:
     telling = Dispatcher().read({"status": "timed_out", "error_message": "after 60 s", "exit_code": None})
 
     assert Failed(Fault("task_timeout", "The worker reported that its time was up.", "timeout")) == silent
-    assert Failed(Fault("task_timeout", "after 60 s", "timeout")) == telling
+    said = WorkerError(None, "after 60 s")
+    assert Failed(Fault("task_timeout", "after 60 s", "timeout", said)) == telling
 
 
 def test_cancelled_stays_cancelled() -> None:

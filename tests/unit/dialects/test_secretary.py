@@ -13,7 +13,7 @@ import pytest
 from docmill.core.errors import BadRequest
 from docmill.core.machine import MAX_ABSENCES
 from docmill.core.reports import Cancelled, Failed, Final, Progress
-from docmill.core.task import Fault
+from docmill.core.task import Fault, WorkerError
 from docmill.dialects.base import MAX_DETAILS, Outcome
 from docmill.dialects.secretary import DATA_SPILLS, SPILLS, Secretary
 from docmill.dialects.spill import read
@@ -77,9 +77,9 @@ SEED_FAILED_REQUEST = """{
 
 @pytest.fixture
 def said(tmp_path: Path) -> Any:
-    def read_report(body: str | dict[str, Any]) -> Outcome:
-        raw = body if isinstance(body, str) else json.dumps(body)
-        return Secretary().read(read(raw.encode(), tmp_path, SPILLS))
+    def read_report(body: bytes | str | dict[str, Any]) -> Outcome:
+        raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+        return Secretary().read(read(raw, tmp_path, SPILLS))
 
     return read_report
 
@@ -92,6 +92,16 @@ def refused(said: Any) -> Any:
         return str(error.value.facts["why"])
 
     return why
+
+
+def texts(report: Final) -> list[tuple[int, str]]:
+    """The pages' numbers and texts."""
+    return [
+        (page.number, page.path.read_bytes()[page.start : page.start + page.size].decode()) for page in report.pages
+    ]
+
+
+NO_REASON = "The worker reported a failure and gave no reason."
 
 
 def completed(**data: Any) -> dict[str, Any]:
@@ -107,18 +117,27 @@ def test_the_seeds_progress_reports(said: Any) -> None:
 
 
 def test_progress_may_say_little(said: Any) -> None:
-    assert Progress() == said("{}")
     assert Progress(phase="queued") == said({"phase": "queued", "progress": None, "message": None, "process": None})
     assert Progress(phase="x") == said({"phase": "x", "process": "sec-1"})
-    assert Progress(process_id="7") == said({"process": {"id": 7}})
+    assert Progress(0.0, process_id="7") == said({"progress": 0, "process": {"id": 7}})
+
+
+@pytest.mark.parametrize("body", [{}, {"phase": None, "data": None}, {"process": {"id": 7}, "status": "ok"}])
+def test_a_body_that_says_nothing_is_refused(body: dict[str, Any], refused: Any) -> None:
+    assert "it has none of phase, progress, message, data, error" == refused(body)
 
 
 @pytest.mark.parametrize(
     ("given", "percent"),
-    [(0, 0.0), (42.5, 42.5), ("42", 42.0), (" 42.5 ", 42.5), (-1, 0.0), (101, 100.0), (1e300, 100.0), ("1000", 100.0)],
+    [(0, 0.0), (42.5, 42.5), ("42", 42.0), (" 42.5 ", 42.5), (100, 100.0), ("-0", 0.0)],
 )
 def test_progress_is_read_leniently(given: Any, percent: float, said: Any) -> None:
     assert Progress(percent) == said({"progress": given})
+
+
+@pytest.mark.parametrize("given", [-1, 101, 1e300, "1000", -0.001, 2**62])
+def test_progress_outside_of_0_to_100_is_refused(given: Any, refused: Any) -> None:
+    assert "progress is not between 0 and 100" == refused({"progress": given})
 
 
 @pytest.mark.parametrize("given", ["NaN", "", "4_2", "٤٢", "0x2A", "42%", "inf", True, [], {}])
@@ -195,7 +214,7 @@ def test_the_seeds_final_report_with_a_real_archive(said: Any) -> None:
     assert report.archive is not None
     assert "<vollständiger Markdown-/Textinhalt>" == report.text.read_text("utf-8")
     assert archive == report.archive.read_bytes()
-    assert ((1, "..."),) == report.pages
+    assert [(1, "...")] == texts(report)
     assert "Extraktion abgeschlossen" == report.message
     assert "pdf_images.zip" == report.facts["archive_filename"]
     assert [len(archive), 37] == [report.facts["archive_size"], report.facts["text_size"]]
@@ -219,7 +238,9 @@ def test_a_report_with_a_result_is_final_whatever_its_phase(phase: str | None, s
 
 
 def test_results_may_lie_elsewhere(said: Any) -> None:
-    assert Final(archive_url="https://worker/a.zip") == said(completed(images_archive_url="https://worker/a.zip"))
+    for name in ("images_archive_url", "pages_archive_url", "mistral_ocr_images_url", "archive_url"):
+        assert Final(archive_urls={name: "/api/jobs/1/zip"}) == said(completed(**{name: "/api/jobs/1/zip"}))
+    assert Final(text_url="/api/jobs/1/md") == said(completed(markdown_url="/api/jobs/1/md"))
     assert Final(result_key="jobs/1/result.md", process_id="p") == said(
         {**completed(result_key="jobs/1/result.md"), "process": {"id": "p"}}
     )
@@ -237,7 +258,10 @@ def test_results_may_lie_elsewhere(said: Any) -> None:
     ids=str,
 )
 def test_a_final_report_without_a_result_is_refused(data: dict[str, Any], refused: Any) -> None:
-    names = ("extracted_text", "images_archive_data", "images_archive_url", "result_key")
+    names = (
+        "extracted_text", "images_archive_data", "images_archive_url", "pages_archive_url", "mistral_ocr_images_url",
+        "archive_url", "markdown_url", "result_key",
+    )  # fmt: skip
     told = f"a final report needs one of {', '.join(f'data.{name}' for name in names)}"
 
     assert told == refused(completed(**data))
@@ -262,8 +286,30 @@ def test_pages_are_sorted_and_nonsense_among_them_is_counted(said: Any) -> None:
 
     report = said(completed(extracted_text="ab", metadata={"text_contents": contents}))
 
-    assert ((1, "a"), (2, "b"), (3, "")) == report.pages
+    assert [(1, "a"), (2, "b"), (3, "")] == texts(report)
     assert 5 == report.facts["pages_ignored"]
+
+
+def test_pages_share_one_file_and_may_be_larger_than_what_is_kept_in_memory(said: Any, tmp_path: Path) -> None:
+    contents = [{"page": n, "content": chr(64 + n) * 1024**2} for n in range(1, 13)]
+
+    report = said(completed(extracted_text="all", metadata={"text_contents": contents}))
+
+    assert [(n, 1024**2, chr(64 + n)) for n in range(1, 13)] == [(n, len(text), text[0]) for n, text in texts(report)]
+    assert 1 == len({page.path for page in report.pages})
+    assert 2 == len(list(tmp_path.iterdir()))
+
+
+def test_what_no_store_can_hold_is_removed_from_texts_and_counted(said: Any) -> None:
+    body = rb"""{"phase": "completed", "data": {
+        "extracted_text": "a\u0000b\ud800c\udc00\ud83d\ude00\\u0000 \\\ud800d",
+        "metadata": {"text_contents": [{"page": 1, "content": "x\u0000\ud83d"}, {"page": 2, "content": "RAW"}]}}}"""
+
+    report = said(body.replace(b"RAW", b"y\x00\xed\xa0\x80z"))
+
+    assert "abc\U0001f600\\u0000 \\d" == report.text.read_text("utf-8")
+    assert [(1, "x"), (2, "yz")] == texts(report)
+    assert 8 == report.facts["characters_removed"]
 
 
 @pytest.mark.parametrize("metadata", [None, [], "x", {}, {"text_contents": None}, {"text_contents": "x"}])
@@ -272,7 +318,8 @@ def test_metadata_that_says_nothing_does_no_harm(metadata: Any, said: Any) -> No
 
 
 def test_plain_values_are_read_with_a_folder_for_their_texts(tmp_path: Path) -> None:
-    value = completed(extracted_text="é", images_archive_data="QUJD")
+    contents = [{"page": 2, "content": "b"}, {"page": 1, "content": "ä"}]
+    value = completed(extracted_text="é", images_archive_data="QUJD", metadata={"text_contents": contents})
 
     report = Secretary().read(value, tmp_path)
 
@@ -280,6 +327,7 @@ def test_plain_values_are_read_with_a_folder_for_their_texts(tmp_path: Path) -> 
     assert report.text is not None
     assert report.archive is not None
     assert ["é".encode(), b"ABC"] == [report.text.read_bytes(), report.archive.read_bytes()]
+    assert [(1, "ä"), (2, "b")] == texts(report)
     with pytest.raises(ValueError, match="folder"):
         Secretary().read(value)
     with pytest.raises(BadRequest, match="not base64"):
@@ -301,36 +349,50 @@ def test_a_stored_result_holds_the_data_alone(tmp_path: Path) -> None:
 
 
 def test_the_seeds_failures(said: Any) -> None:
+    error = WorkerError("OCR_TIMEOUT", "Timeout beim OCR-Dienst", {"service": "tesseract", "timeoutMs": 30000})
     assert Failed(
-        Fault("worker_failed", "Timeout beim OCR-Dienst", "mineru"),
+        Fault("worker_failed", "Timeout beim OCR-Dienst", "mineru", error),
         details={"code": "OCR_TIMEOUT", "details": {"service": "tesseract", "timeoutMs": 30000}},
     ) == said(SEED_FAILED)
+    error = WorkerError("LLM_RATE_LIMIT", "Rate limit exceeded", {"retryAfterSec": 30})
     assert Failed(
-        Fault("worker_failed", "Rate limit exceeded", "mineru"),
+        Fault("worker_failed", "Rate limit exceeded", "mineru", error),
         details={"code": "LLM_RATE_LIMIT", "details": {"retryAfterSec": 30}},
     ) == said(SEED_FAILED_REQUEST)
 
 
+def test_details_of_an_error_that_are_too_large_to_show_everywhere_stand_in_the_log_alone(said: Any) -> None:
+    large = {"trace": "x" * 9_000}
+    report = said({"phase": "failed", "error": {"code": "E1", "details": large}})
+
+    assert large == report.details["details"]
+    assert WorkerError("E1", "", {"left_out_bytes": 9_012}) == report.fault.worker_error
+
+
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "message", "is_final"),
     [
-        ({"phase": "failed"}, "The worker reported a failure and gave no reason."),
-        ({"phase": " FAILED", "message": "why"}, "why"),
-        ({"phase": "failed", "error": None}, "The worker reported a failure and gave no reason."),
-        ({"phase": "failed", "error": {"code": "E1"}}, "E1"),
-        ({"phase": "images", "error": {}}, "The worker reported a failure and gave no reason."),
-        ({"error": "plain"}, "plain"),
-        ({"error": {"message": "m" * 9_999}}, "m" * 5_000),
-        ({**completed(extracted_text="a"), "error": {"message": "no"}}, "no"),
-        ({"phase": "failed", "data": {"extracted_text": "half"}}, "The worker reported a failure and gave no reason."),
+        ({"phase": "failed"}, NO_REASON, False),
+        ({"phase": " FAILED", "message": "why"}, "why", False),
+        ({"phase": "failed", "error": None}, NO_REASON, False),
+        ({"phase": "failed", "error": ""}, NO_REASON, False),
+        ({"phase": "failed", "data": {"extracted_text": "half"}}, NO_REASON, False),
+        ({"phase": "failed", "error": {}}, NO_REASON, True),
+        ({"phase": "failed", "error": {"code": "E1"}}, "E1", True),
+        ({"phase": "images", "error": {}}, NO_REASON, True),
+        ({"error": "plain"}, "plain", True),
+        ({"error": {"message": "m" * 9_999}}, "m" * 5_000, True),
+        ({**completed(extracted_text="a"), "error": {"message": "no"}}, "no", True),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_failures_are_recognised(body: dict[str, Any], message: str, said: Any) -> None:
+def test_failures_are_recognised(body: dict[str, Any], message: str, is_final: bool, said: Any) -> None:
+    """Without an error it is a line of the worker's log, and perhaps not the end."""
     report = said(body)
 
     assert isinstance(report, Failed)
-    assert Fault("worker_failed", message, "mineru") == report.fault
+    fault = report.fault
+    assert ("worker_failed", message, "mineru", is_final) == (fault.code, fault.message, fault.stage, report.is_final)
 
 
 def test_a_worker_s_restart_is_tried_again_as_often_as_a_worker_that_does_not_answer(said: Any) -> None:

@@ -206,36 +206,68 @@ def test_data_after_the_padding_is_refused_wherever_the_border_is(tmp_path: Path
         (b'{"a": ' + b"1" * 101 + b"}", "a number has more than 100 characters"),
         (b'{"a": "\\u0000"}', "a string has a NUL character"),
         (b'{"\\u0000": 1}', "a string has a NUL character"),
-        (b'{"data": {"extracted_text": "\\u0000"}}', "data.extracted_text has a NUL character"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(body: bytes, told: str, tmp_path: Path) -> None:
     assert told == why(body, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "inside",
-    [
-        *(
-            b"\x00",
-            b"\n",
-            b"\x1f",
-            b"\xff",
-            b"\xc3",
-            b"\xed\xa0\x80",
-            b"\xc0\x80",
-            b"\xf5\x80\x80\x80",
-            b"\\x",
-            b"\\u12g4",
-        ),
-        *(b"\\ud800", b"\\ud800x", b"\\ud800\\n", b"\\udc00", b"\\udc00\\ud800", b"\\ud800\\ud800\\udc00", b"\\u12"),
-    ],
-)
+BESIDES = "data.extracted_text and data.images_archive_data and data.metadata.text_contents.*.content"
+BROKEN = (b"\n", b"\x1f", b"\xff", b"\xc3", b"\xc0\x80", b"\xf5\x80\x80\x80", b"\\x", b"\\u12g4", b"\\u12")
+UNSTORABLE = {
+    b"\x00": "",
+    b"\\u0000\\u0000": "",
+    b"\xed\xa0\x80": "",
+    b"\\ud800": "",
+    b"\\uD800x": "x",
+    b"\\ud800\\n": "\n",
+    b"\\udc00": "",
+    b"\\udc00\\ud800": "",
+    b"\\ud800\\ud800\\udc00": "\U00010000",
+    b"\\\\u0000\\u0000": "\\u0000",
+    b"\\ud83d\\ude00\\ude00": "\U0001f600",
+}
+
+
+@pytest.mark.parametrize("inside", BROKEN)
 @pytest.mark.parametrize("name", [b"extracted_text", b"other"])
 def test_broken_strings_are_refused_in_files_and_in_values(inside: bytes, name: bytes, tmp_path: Path) -> None:
     for before in (b"", b"abc", b"\\\\"):
         body = b'{"data": {"' + name + b'": "' + before + inside + b'"}}'
         assert "is not a JSON string" in why(body, tmp_path)
+
+
+@pytest.mark.parametrize("inside", UNSTORABLE)
+def test_nul_and_lone_surrogates_are_removed_from_files_and_refused_in_values(inside: bytes, tmp_path: Path) -> None:
+    for before in (b"", b"abc", b"\\\\", "\u00e4\u20ac".encode()):
+        body = b'{"data": {"%s": "' + before + inside + b'"}}'
+        expected = before.replace(b"\\\\", b"\\").decode() + UNSTORABLE[inside]
+        for read_body in (by_bytes, lambda body, folder: read(body, folder, SPILLS)):
+            [text] = spilled(read_body(body.replace(b"%s", b"extracted_text"), tmp_path))
+            assert expected.encode() == text.path.read_bytes()
+            assert text.removed >= 1
+            text.path.unlink()
+        assert any(part in why(body.replace(b"%s", b"other"), tmp_path) for part in ("JSON string", "NUL character"))
+
+
+def test_strings_of_an_array_share_a_file_wherever_it_is_cut(tmp_path: Path) -> None:
+    body = (
+        b'{"data": {"metadata": {"text_contents": [{"page": 1, "content": "\xc3\xa4\\n"}, {"content": ""}, [],'
+        b' {"more": {"content": "kept"}, "content": "c\\u0000d"}], "content": "kept"}}}'
+    )
+
+    value = by_bytes(body, tmp_path)
+
+    found = list(spilled(value))
+    [path] = {one.path for one in found}
+    assert ["\u00e4\n".encode(), b"", b"cd"] == [path.read_bytes()[one.start : one.start + one.size] for one in found]
+    assert [sha256(b"cd").hexdigest(), 1] == [found[-1].sha256, found[-1].removed]
+    assert (
+        "kept"
+        == value["data"]["metadata"]["content"]
+        == value["data"]["metadata"]["text_contents"][3]["more"]["content"]
+    )
+    assert [path] == list(tmp_path.iterdir())
 
 
 def test_strings_only_spill_at_their_own_place(tmp_path: Path) -> None:
@@ -260,9 +292,7 @@ def test_empty_strings_spill_too(tmp_path: Path) -> None:
 def test_limits_hold(tmp_path: Path) -> None:
     assert "it is nested deeper than 3 levels" == why(b'{"a":[{"b":[]}]}', tmp_path, Limits(depth=3))
     assert "there are more than 2 values" == why(b'{"a":[1,2]}', tmp_path, Limits(values=2))
-    assert "it holds more than 3 bytes of text besides data.extracted_text and data.images_archive_data" == why(
-        b'{"a":"bcd"}', tmp_path, Limits(kept=3)
-    )
+    assert "it holds more than 3 bytes of text besides " + BESIDES == why(b'{"a":"bcd"}', tmp_path, Limits(kept=3))
     assert {"a": "bc"} == in_pieces(b'{"a":"bc"}', [], tmp_path, Limits(kept=3))
 
 

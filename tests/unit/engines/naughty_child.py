@@ -7,11 +7,9 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from docmill.adapters.engines.local import child, pdf, reading
@@ -36,12 +34,6 @@ def do_pid(job: Job, _rest: str) -> None:
 
 def do_hang(job: Job, _rest: str) -> None:
     (job.folder / "pid").write_text(str(os.getpid()))
-    time.sleep(60)
-
-
-def do_hang_with_grandchild(job: Job, _rest: str) -> None:
-    grandchild = subprocess.Popen(["sleep", "60"])
-    (job.folder / "pid").write_text(str(grandchild.pid))
     time.sleep(60)
 
 
@@ -105,12 +97,46 @@ def do_publish(job: Job, _rest: str) -> None:
         job.add_page(index, "x" * (1 << 20))
 
 
-def do_link(job: Job, _rest: str) -> None:
+def do_swap(job: Job, _rest: str) -> None:
+    """Another content of the same size, after the figure was announced."""
     name = job.add_image(tiny_png(), 0)
+    job.add_page(0, "look")
+    target = job.folder / "assets" / str(name)
+    target.write_bytes(b"x" * target.stat().st_size)
+
+
+def do_folder(job: Job, _rest: str) -> None:
+    """A folder where a figure was announced."""
+    name = job.add_image(tiny_png(), 0)
+    job.add_page(0, "look")
     target = job.folder / "assets" / str(name)
     target.unlink()
-    target.symlink_to("/etc/hostname")
+    target.mkdir()
+
+
+def do_path(job: Job, _rest: str) -> None:
+    """A page image that is a file of the service."""
+    job.facts["page_images"] = ["../../../docmill.db"]
     job.add_page(0, "look")
+
+
+def do_forge(job: Job, _rest: str) -> None:
+    """A page image that was never written."""
+    job.facts["page_images"] = ["page_001.png"]
+    job.add_page(0, "look")
+
+
+def do_fill(job: Job, _rest: str) -> None:
+    """Many files, each within the limit, half of them removed and still open."""
+    held = []
+    for number in range(100):
+        path = job.folder / str(number)
+        held.append(path.open("wb"))
+        held[-1].write(b"\0" * (8 << 20))
+        held[-1].flush()
+        if number % 2:
+            path.unlink()
+    time.sleep(60)
 
 
 def tiny_png() -> bytes:
@@ -141,8 +167,7 @@ def do_connect(job: Job, rest: str) -> None:
 
 
 def do_environment(job: Job, _rest: str) -> None:
-    own = Path("/proc/self/environ").read_bytes().decode().split("\0")
-    job.add_page(0, json.dumps([*own, *os.environ]))
+    job.add_page(0, json.dumps(dict(os.environ)))
 
 
 def do_print(job: Job, rest: str) -> None:
@@ -167,10 +192,10 @@ def read_part(
     for index in range(wanted, indices.stop):
         started = time.monotonic()
         time.sleep(0.006 if what == "slow" else 0)
-        with (job.folder / f"spans{os.getpid()}").open("a") as spans:
-            spans.write(f"{started} {time.monotonic()}\n")
+        span = f"{os.getpid()} {started} {time.monotonic()}"
         job.limits = type(job.limits)()
         job.add_page(index, "x" * (1 << 20) if what == "publish" else f"page {index}")
+        job.facts.setdefault("spans", []).append(span)
         if is_called():
             return index + 1
     return indices.stop + (what == "lie")

@@ -119,7 +119,7 @@ def test_cancelling_ends_all_children_of_the_document(naughty: Callable[..., Any
     async def play(engine: Any, work: Any) -> None:
         job = work("long", "hang")
         running = asyncio.create_task(engine.start(job, silent))
-        pids = [await asyncio.to_thread(appears, job.folder / f"pid{start}") for start in (0, 100, 200)]
+        pids = [await asyncio.to_thread(appears, engine, f"pid{start}") for start in (0, 100, 200)]
         assert 3 == len(set(pids))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -147,27 +147,22 @@ def test_what_goes_wrong_in_one_window_fails_the_document_and_nothing_else(
         with pytest.raises((StageFailed, DocumentError)) as caught:
             await engine.start(job, silent)
         assert code == caught.value.code
-        for start in (0, 100):  # whoever read the other windows has ended, or waits for the next document
-            assert not (job.folder / f"pid{start}").exists() or is_idle(
-                engine, int((job.folder / f"pid{start}").read_text())
-            )
+        # Whoever read the other windows has ended, or waits for the next document.
+        assert all(gone(child.pid) or child in engine._idle for child in engine._children)
         answers = await asyncio.gather(*(engine.start(work("say", "fine"), silent) for _ in range(4)))
         assert ["fine"] * 4 == [answer.pages[0].markdown for answer in answers]
 
     naughty(play, Limits(seconds=20, output_mb=20), slots=2)
 
 
-def is_idle(engine: Any, pid: int) -> bool:
-    return gone(pid) or pid in {child.pid for child in engine._idle}
-
-
 def test_a_long_document_that_takes_too_long_is_stopped_with_all_its_children(naughty: Callable[..., Any]) -> None:
     async def play(engine: Any, work: Any) -> None:
-        job = work("long", "hang")
+        running = asyncio.create_task(engine.start(work("long", "hang"), silent))
+        pids = [await asyncio.to_thread(appears, engine, f"pid{start}") for start in (0, 100)]
         with pytest.raises(StageFailed) as caught:
-            await engine.start(job, silent)
+            await running
         assert "parse_timeout" == caught.value.code
-        assert all(gone(int(pid.read_text())) for pid in job.folder.glob("pid*"))
+        assert all(gone(pid) for pid in pids)
 
     naughty(play, Limits(seconds=2), slots=2)
 
@@ -177,7 +172,7 @@ def test_who_comes_gets_a_place_after_a_page_and_the_long_document_loses_nothing
         job, done = work("long", "slow"), []
         running = asyncio.create_task(engine.start(job, lambda count, _total: done.append(count)))
         for start in (0, 100):
-            await asyncio.to_thread(appears, job.folder / f"pid{start}")
+            await asyncio.to_thread(appears, engine, f"pid{start}")
         answers = await asyncio.gather(*(engine.start(work("say", "fine"), silent) for _ in range(3)))
         assert ["fine"] * 3 == [answer.pages[0].markdown for answer in answers]
         assert not running.done()
@@ -185,15 +180,14 @@ def test_who_comes_gets_a_place_after_a_page_and_the_long_document_loses_nothing
         parsed = await running
         assert [f"page {index}" for index in range(300)] == [page.markdown for page in parsed.pages]
         assert list(range(1, 301)) == done
-        assert most_at_once(job.folder) == 2
+        assert most_at_once(parsed) == 2
 
     naughty(play, slots=2)
 
 
-def most_at_once(*folders: Path) -> int:
-    """How many children wrote pages in the same moment."""
-    files = [file for folder in folders for file in folder.glob("spans*")]
-    spans = [tuple(map(float, line.split())) for file in files for line in file.read_text().splitlines()]
+def most_at_once(*documents: Parsed) -> int:
+    """How many children wrote pages in the same moment: they say when they made each."""
+    spans = [tuple(map(float, span.split()[1:])) for parsed in documents for span in parsed.facts["spans"]]
     steps = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
     return max(itertools.accumulate(step for _, step in steps))
 
@@ -204,8 +198,8 @@ def test_two_long_documents_share_the_places(naughty: Callable[..., Any]) -> Non
         both = await asyncio.gather(*(engine.start(job, silent) for job in jobs))
         for parsed in both:
             assert [f"page {index}" for index in range(300)] == [page.markdown for page in parsed.pages]
-        assert all(most_at_once(job.folder) >= 2 for job in jobs)
-        assert most_at_once(*(job.folder for job in jobs)) <= 4
+        assert all(most_at_once(parsed) >= 2 for parsed in both)
+        assert most_at_once(*both) <= 4
 
     naughty(play, slots=4)
 

@@ -112,15 +112,6 @@ def test_a_large_file_says_the_same(read, tmp_path, monkeypatch):
     assert small == read(path)
 
 
-def test_a_parser_shows_what_it_reads(read, tmp_path):
-    """Who ends the parser of one document among many finds it by its link."""
-    for name in ("a.pdf", "b.pdf"):
-        path = one_page(tmp_path / name, lines("F", "plain", 780))
-        read(path)
-
-        assert path == Path("input.pdf").resolve()
-
-
 @dataclass
 class Item:
     text: str

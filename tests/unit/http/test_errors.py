@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docmill.core.errors import DocmillError, Unavailable
+from docmill.core.errors import DocmillError, StageFailed, Unavailable
 from docmill.http.wire import MAX_DEPTH, check_json
 
 ETL = "/api/v1/etl"
@@ -67,11 +67,37 @@ async def test_a_lost_database_is_503_with_retry_after(open_desk):
     assert (503, "2", True) == (answer.status_code, answer.headers["retry-after"], answer.json()["retryable"])
 
 
-async def test_a_full_disk_is_507(open_desk):
-    async with open_desk(alter=lambda ports: replace(ports, ledger=Broken(OSError(28, "No space")))) as desk:
+FULL = OSError(28, "No space")
+GROUP = ExceptionGroup("tasks", [RuntimeError("first"), ExceptionGroup("inner", [FULL])])
+CAUSED = StageFailed("storage_failed", why="OSError")
+CAUSED.__cause__ = GROUP
+
+
+@pytest.mark.parametrize("error", [FULL, GROUP, CAUSED, OSError(122, "Quota")], ids=["bare", "group", "cause", "quota"])
+async def test_a_full_disk_is_507_however_it_is_wrapped(open_desk, error):
+    broken = Broken(error)
+    async with open_desk(
+        alter=lambda ports: replace(ports, ledger=broken, tables=broken, rules=broken, documents=broken)
+    ) as desk:
+        rule = {"name": "r", "system_prompt": "Extract.", "json_schema": {"type": "object"}}
+        answers = [
+            await desk.http.get(f"{ETL}/tasks/1"),
+            await desk.http.post(f"{ETL}/tasks/1/cancel"),
+            await desk.http.post("/api/v1/projects/1/tables", json={"name": "t", "data": {}}),
+            await desk.http.post(f"{ETL}/rules", json=rule),
+        ]
+
+    for answer in answers:
+        assert (507, "storage_full") == (answer.status_code, answer.json()["code"])
+        assert "30" == answer.headers["Retry-After"]
+
+
+async def test_a_group_of_errors_is_answered_as_the_first_of_ours(open_desk):
+    error = ExceptionGroup("tasks", [RuntimeError("beside it"), Unavailable("database_unavailable")])
+    async with open_desk(alter=lambda ports: replace(ports, ledger=Broken(error))) as desk:
         answer = await desk.http.get(f"{ETL}/tasks/1")
 
-    assert (507, "storage_full") == (answer.status_code, answer.json()["code"])
+    assert (503, "database_unavailable") == (answer.status_code, answer.json()["code"])
 
 
 class Broken:
@@ -171,3 +197,21 @@ def test_any_bytes_are_a_value_or_an_error_of_ours(raw):
         check_json(raw)
     except DocmillError as error:
         assert error.status in (400, 422)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/api/v1/etl/rules", {"name": "r", "mode": "llm"}, "body.mode"),
+        ("/api/v1/etl/rules/test", {"rule": {"name": "r", "mode": "llm"}, "task_id": 1}, "body.rule.mode"),
+        ("/api/v1/projects/1/tables", {"name": "t", "rows": []}, "body.rows"),
+        ("/api/v1/webhooks", {"url": "https://x.example.org", "event": ["task.completed"]}, "body.event"),
+        ("/api/v1/etl/tasks/1/retry", {"from_stage": "mineru", "force": True}, "body.force"),
+        ("/api/v1/etl/tasks/1/mount", {"table_id": 1, "pointer": "/a"}, "body.pointer"),
+    ],
+)
+async def test_an_unknown_field_is_refused_with_its_name(desk, path, body, field):
+    answer = await desk.http.post(path, json=body)
+
+    assert (422, "request_invalid") == (answer.status_code, answer.json()["code"])
+    assert f"{field}: there is no field of this name" in answer.json()["detail"]

@@ -11,6 +11,7 @@ from docmill.core.machine import StageResult
 from docmill.core.task import Artifacts
 from docmill.http import events
 from docmill.http.limits import HttpOptions
+from support.waiting import until
 
 ETL = "/api/v1/etl"
 
@@ -119,10 +120,11 @@ async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
             full.set()
             await room.wait()
 
-    stream = events.EventStream(partial(desk.app.state.tails.play, local, await desk.task(task_id), 0))
+    stream = events.EventStream(
+        partial(desk.app.state.tails.play, local, await desk.task(task_id), 0), desk.app.state.streams, local
+    )
     sending = asyncio.ensure_future(stream({}, asyncio.Event().wait, send))
-    while b"event: " not in seen:
-        await asyncio.sleep(0.01)
+    await until(lambda: b"event: " in seen)
     await desk.claim(task_id)
     await asyncio.wait_for(full.wait(), 5)
     await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
@@ -135,6 +137,29 @@ async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
     numbers = [int(number) for number, kind, _ in parse(seen) if kind != "end"]
     assert list(range(1, len(numbers) + 1)) == numbers
     assert "end" == parse(seen)[-1][1]
+
+
+@pytest.mark.parametrize("last", [2, 3, 4])
+async def test_a_watcher_that_is_ahead_of_the_shared_reader_sees_nothing_twice(open_desk, call, last):
+    """It resumes with a number from another process, while the reader of this one has not read that far."""
+    async with open_desk(options=HttpOptions(poll_s=30)) as desk:
+        task_id = await desk.submit()
+        behind = await watch(desk, call, task_id)
+        await behind.read_until(b"event: ")
+        notify, desk.ports.signals.changed = desk.ports.signals.changed, lambda task_id: None
+        await desk.claim(task_id)
+        stored = StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1)
+        await desk.finish_stage(task_id, stored)
+        await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed", "output")))
+        resumed = await watch(desk, call, task_id, **{"last-event-id": str(last)})
+        await resumed.read_until(events.HELLO)
+        desk.ports.signals.changed = notify
+        await desk.finish_stage(task_id, StageResult(document_id=uuid4()))
+
+        whole, rest = parse(await behind.rest()), parse(await resumed.rest())
+
+        assert list(range(last + 1, len(whole) + 1)) == [int(number) for number, kind, _ in rest if kind != "end"]
+        assert whole[-1] == rest[-1]
 
 
 async def test_a_lost_signal_costs_a_moment_only(desk, call):
@@ -180,3 +205,27 @@ async def test_events_as_json(desk):
     assert [1, 2] == [event["seq"] for event in first["events"]]
     assert 3 == rest["events"][0]["seq"]
     assert {"events": [], "next": rest["next"]} == none
+
+
+async def test_a_caller_has_a_limited_number_of_streams(open_desk, call):
+    async with open_desk(options=HttpOptions(max_event_streams=2, poll_s=0.05)) as desk:
+        task_id = await desk.submit()
+        streams = [await watch(desk, call, task_id)]
+        streams.append(call(desk.app, "GET", f"{ETL}/events"))
+        assert 200 == await streams[1].status()
+        for path in (f"{ETL}/tasks/{task_id}/events", f"{ETL}/events"):
+            third = call(desk.app, "GET", path)
+            assert 429 == await third.status()
+            refusal = json.loads((await third.next())["body"])
+            assert ("too_many_streams", True) == (refusal["code"], refusal["retryable"])
+        listed = await desk.http.get(f"{ETL}/tasks/{task_id}/events", headers={"Accept": "application/json"})
+        assert 200 == listed.status_code, "pages of the log are no streams"
+
+        streams[0].leave()
+        await asyncio.wait_for(streams[0].task, 5)
+        fourth = await watch(desk, call, task_id)
+
+        for stream in (streams[1], fourth):
+            stream.leave()
+            await asyncio.wait_for(stream.task, 5)
+        assert not desk.app.state.streams._open

@@ -8,7 +8,8 @@ from typing import Any
 
 import uvicorn
 
-from docmill.http.server import JOINED_BYTES, Protocol
+from docmill.http.connections import ConnectionLimits, Connections
+from docmill.http.server import JOINED_BYTES, Config
 
 LARGE = b"x" * (JOINED_BYTES + 1)
 
@@ -33,7 +34,8 @@ class Stream:
 @asynccontextmanager
 async def connected(app: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, http=Protocol, lifespan="off", log_config=None, access_log=False))
+    config = Config(app, Connections(ConnectionLimits()), lifespan="off", log_config=None, access_log=False)
+    server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server._serve([listener]))
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     try:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from docmill.http.auth import AuthOptions
-from docmill.http.limits import HttpOptions
+from docmill.http.limits import Drain, Gate, HttpOptions
 
 ETL = "/api/v1/etl"
 JSON = {"Content-Type": "application/json"}
@@ -15,7 +15,7 @@ JSON = {"Content-Type": "application/json"}
     "host", ["localhost", "LOCALHOST:8321", "127.0.0.1:80", "[::1]:8321", "localhost.", "[0:0:0:0:0:0:0:1]"]
 )
 async def test_loopback_names_are_served(desk, host):
-    assert 200 == (await desk.http.get("/health", headers={"Host": host})).status_code
+    assert 200 == (await desk.http.get("/version", headers={"Host": host})).status_code
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ async def test_loopback_names_are_served(desk, host):
     ],
 )
 async def test_a_foreign_name_is_refused(desk, host):
-    answer = await desk.http.get("/health", headers={"Host": host})
+    answer = await desk.http.get("/version", headers={"Host": host})
 
     assert (400, "host_not_allowed") == (answer.status_code, answer.json()["code"])
 
@@ -48,18 +48,35 @@ async def test_configured_names_are_served_besides_loopback(open_desk):
             ("mill.example", 400),
             ("evilmill.example", 400),
         ):
-            assert status == (await desk.http.get("/health", headers={"Host": host})).status_code, host
+            assert status == (await desk.http.get("/version", headers={"Host": host})).status_code, host
 
 
 async def test_any_name_is_served_when_callers_need_a_credential(open_desk):
-    async with open_desk(auth=AuthOptions(require=True)) as desk:
-        assert 200 == (await desk.http.get("/health", headers={"Host": "nas.lan"})).status_code
+    """401, not 400: the name is right, only the credential is missing."""
+    named = HttpOptions(own_hosts=("docs.example.org",))
+    async with open_desk(auth=AuthOptions(require=True), options=named) as desk:
+        assert 401 == (await desk.http.get("/version", headers={"Host": "nas.lan"})).status_code
     async with open_desk(auth=AuthOptions(require=True), options=HttpOptions(allowed_hosts=("a.example",))) as desk:
-        assert 400 == (await desk.http.get("/health", headers={"Host": "nas.lan"})).status_code
+        assert 400 == (await desk.http.get("/version", headers={"Host": "nas.lan"})).status_code
+
+
+async def test_the_own_public_name_is_served_without_a_credential_too(open_desk):
+    async with open_desk(options=HttpOptions(own_hosts=("docs.example.org",))) as desk:
+        assert 200 == (await desk.http.get("/version", headers={"Host": "docs.example.org"})).status_code
+        assert 400 == (await desk.http.get("/version", headers={"Host": "nas.lan"})).status_code
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("host", ["10.1.2.3:8321", "docmill.default.svc", "evil.example", ""])
+async def test_probes_are_answered_under_every_name(open_desk, path, host):
+    """A kubelet calls a pod by its address; a scraper by whatever name it discovered."""
+    async with open_desk(options=HttpOptions(allowed_hosts=("a.example",))) as desk:
+        assert 400 == (await desk.http.get("/version", headers={"Host": host})).status_code
+        assert 200 == (await desk.http.get(path, headers={"Host": host})).status_code
 
 
 async def test_two_host_headers_are_refused(desk):
-    assert 400 == (await desk.http.get("/health", headers=[("Host", "localhost"), ("Host", "evil")])).status_code
+    assert 400 == (await desk.http.get("/version", headers=[("Host", "localhost"), ("Host", "evil")])).status_code
 
 
 @pytest.mark.parametrize(
@@ -94,7 +111,7 @@ async def test_a_configured_origin_may_call(open_desk):
         )
         done = await desk.http.post(f"{ETL}/tasks/1/cancel", headers=origin)
 
-        assert (200, 404) == (asked.status_code, done.status_code)
+        assert (204, 404) == (asked.status_code, done.status_code)
         assert "https://app.example" == done.headers["access-control-allow-origin"]
 
 
@@ -218,3 +235,25 @@ async def test_openapi_describes_every_route(desk):
 )
 async def test_nul_in_an_address_is_the_clients_fault(desk, path, status):
     assert status == (await desk.http.get(path)).status_code
+
+
+@pytest.mark.parametrize("path", ["/tasks/", "/rules/", "/api/v1/etl/tasks/"])
+async def test_a_number_of_five_thousand_digits_in_a_path_is_refused(desk, path):
+    answer = await desk.http.get(path + "1" * 5_000)
+
+    assert (400, "request_invalid") == (answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.parametrize(("site", "count"), [("same-origin", 1), ("none", 1), ("cross-site", 0), ("same-site", 0)])
+async def test_a_page_of_another_site_writes_without_the_cookie_of_its_reader(site, count):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.extend(value for name, value in scope["headers"] if name == b"cookie")
+
+    gate = Gate(app, options=HttpOptions(), drain=Drain(), is_open=False)
+    headers = [(b"host", b"localhost"), (b"cookie", b"a=b"), (b"sec-fetch-site", site.encode())]
+    for method in ("GET", "POST"):
+        await gate({"type": "http", "method": method, "path": "/", "headers": headers}, None, None)
+
+    assert 1 + count == len(seen)

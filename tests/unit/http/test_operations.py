@@ -10,6 +10,8 @@ import structlog
 
 from docmill.core.access import Principal
 from docmill.core.errors import Unavailable
+from docmill.core.machine import StageResult
+from docmill.core.task import Artifacts
 from docmill.http import logs
 from docmill.http.auth import AuthOptions
 from docmill.http.health import Prober
@@ -30,6 +32,19 @@ async def test_ready_asks_every_part(desk):
 
     assert 200 == answer.status_code
     assert {"database": "ok", "store": "ok", "disk": "ok", "worker": "ok"} == answer.json()["checks"]
+
+
+async def test_ready_and_metrics_say_how_parsers_are_confined(desk):
+    async def told():
+        ready, metrics = (await desk.http.get("/ready")).json(), (await desk.http.get("/metrics")).text
+        return ready["sandbox"], next(line for line in metrics.splitlines() if line.startswith("docmill_sandbox_level"))
+
+    assert ("unknown", "docmill_sandbox_level -1.0") == await told()
+
+    facts = await desk.ports.engines["local"].confirm_sandbox()
+
+    ranks = {"weak": 0, "partial": 1, "jailed": 2, "full": 3}
+    assert (facts["level"], f"docmill_sandbox_level {ranks[facts['level']]}.0") == await told()
 
 
 class Part:
@@ -114,9 +129,10 @@ async def test_metrics_are_open_to_this_machine_only(open_desk):
     async with open_desk(auth=AuthOptions(require=True)) as desk:
         from hashlib import sha256
 
-        for name, is_admin in (("root", True), ("user", False)):
+        for name, is_operator in (("root", True), ("admin", False), ("user", False)):
             secret = sha256(f"{PREFIX}{name}".encode()).hexdigest()
-            await desk.ports.keys.add(name, Principal(name, name, is_admin), digest=secret)
+            who = Principal(name, name, is_admin=name != "user", is_operator=is_operator)
+            await desk.ports.keys.add(name, who, digest=secret)
 
         async def status(**headers):
             return (await desk.http.get("/metrics", headers=headers)).status_code
@@ -125,7 +141,45 @@ async def test_metrics_are_open_to_this_machine_only(open_desk):
         for spoof in ({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=1.2.3.4"}, {"Host": "rebound.example"}):
             assert 401 == await status(**spoof)
             assert 403 == await status(**spoof, Authorization=f"Bearer {PREFIX}user")
+            assert 403 == await status(**spoof, Authorization=f"Bearer {PREFIX}admin")
             assert 200 == await status(**spoof, Authorization=f"Bearer {PREFIX}root")
+
+
+async def test_metrics_count_running_tasks_in_every_stage(desk):
+    first, second, _ = [await desk.submit() for _ in range(3)]
+    await desk.claim(first)
+    await desk.claim(second)
+    await desk.finish_stage(second, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
+
+    text = (await desk.http.get("/metrics")).text
+
+    assert 'docmill_tasks{status="running"} 2.0' in text
+    assert 'docmill_tasks{status="pending"} 1.0' in text
+
+
+async def test_a_scrape_token_opens_metrics_and_nothing_else(open_desk):
+    options = HttpOptions(metrics_token="scrape-me", allowed_hosts=("docmill.example",))
+    async with open_desk(auth=AuthOptions(require=True), options=options) as desk:
+        from_a_pod = {"Host": "10.1.2.3:8321", "X-Forwarded-For": "10.1.2.4"}
+
+        async def status(path, token):
+            headers = from_a_pod | {"Authorization": f"Bearer {token}"}
+            return (await desk.http.get(path, headers=headers)).status_code
+
+        assert 200 == await status("/metrics", "scrape-me")
+        assert 401 == await status("/metrics", "scrape-you")
+        assert 401 == await status("/metrics", "")
+        assert 401 == (await desk.http.get("/metrics", headers=from_a_pod)).status_code
+        assert 400 == await status(f"{ETL}/tasks", "scrape-me")
+        named = {"Host": "docmill.example", "Authorization": "Bearer scrape-me"}
+        assert 401 == (await desk.http.get(f"{ETL}/tasks", headers=named)).status_code
+
+
+async def test_probes_may_use_the_address_of_a_pod(open_desk):
+    """Kubernetes sends the pod's address as Host, whatever names the service has."""
+    async with open_desk(options=HttpOptions(allowed_hosts=("docmill.example",))) as desk:
+        for path in ("/health", "/ready"):
+            assert 200 == (await desk.http.get(path, headers={"Host": "10.1.2.3:8321"})).status_code
 
 
 async def test_metrics_survive_a_lost_database(open_desk):

@@ -34,6 +34,12 @@ def test_a_header_counts_only_behind_a_trusted_proxy(
     assert expected == seen(peer, *forwarded, trusted=trusted)
 
 
+def test_a_proxy_is_known_also_on_a_socket_for_both_families() -> None:
+    """Such a socket names IPv4 peers as ::ffff:a.b.c.d."""
+    assert "198.51.100.7" == seen("::ffff:10.0.0.1", "198.51.100.7", trusted=("10.0.0.0/8",))
+    assert "::ffff:10.9.0.1" == seen("::ffff:10.9.0.1", "198.51.100.7", trusted=("10.0.0.0/16",))
+
+
 def test_an_ipv6_subscriber_is_one_bucket() -> None:
     assert bucket_of("2001:db8:1:2::1") == bucket_of("2001:db8:1:2:ffff::9")
     assert bucket_of("2001:db8:1:2::1") != bucket_of("2001:db8:1:3::1")

@@ -1,5 +1,6 @@
 """Rules over HTTP, as the frontend of seed 003 calls them."""
 
+import time
 from typing import Any
 
 import pytest
@@ -121,7 +122,12 @@ async def test_a_foreign_rule_is_not_there(open_desk: Any) -> None:
         assert 200 == (await desk.http.get(f"{RULES}/{rule}", headers=anna)).status_code
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "99", str(2**63), "9" * 100])
+@pytest.mark.parametrize("number", [str(2**63), str(-(2**63)), "9" * 100])
+async def test_a_rule_number_beyond_64_bits_is_422(desk: Any, number: str) -> None:
+    assert 422 == (await desk.http.get(f"{RULES}/{number}")).status_code
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "99"])
 async def test_an_unknown_rule_is_404(desk: Any, number: str) -> None:
     assert 404 == (await desk.http.get(f"{RULES}/{number}")).status_code
 
@@ -129,3 +135,23 @@ async def test_an_unknown_rule_is_404(desk: Any, number: str) -> None:
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "offset=-1", f"offset={2**63}", f"limit={2**70}"])
 async def test_a_page_has_bounds(desk: Any, query: str) -> None:
     assert 422 == (await desk.http.get(f"{RULES}?{query}")).status_code
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [{"pattern": rf"(?=\w{{200}})\w{{200}}{number}"} for number in range(400)]},
+        {"allOf": [{"pattern": rf"\w{{{number}}}"} for number in range(5_000)]},
+        {"pattern": r"(\w{1000}){1000}"},
+        {"pattern": r"(a)\1"},
+    ],
+    ids=["look-ahead", "many", "huge", "back-reference"],
+)
+async def test_a_schema_whose_patterns_cost_too_much_is_refused_at_once(desk: Any, schema: dict[str, Any]) -> None:
+    """400 patterns with look-ahead stopped the service for minutes and took 9 GB."""
+    began = time.thread_time()
+
+    answer = await desk.http.post(RULES, json=LLM | {"json_schema": schema})
+
+    assert (422, "rule_schema_invalid") == (answer.status_code, answer.json()["code"])
+    assert time.thread_time() - began < 0.5

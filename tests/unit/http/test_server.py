@@ -8,6 +8,7 @@ import httpx2
 import uvicorn
 
 from docmill.http.limits import HttpOptions
+from support.waiting import until
 
 ETL = "/api/v1/etl"
 HEAD = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
@@ -21,8 +22,7 @@ async def serving(app):
     running = asyncio.ensure_future(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        while not server.started:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
             yield client
     finally:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from docmill.core.errors import StorageFull
+from docmill.core.errors import StageFailed, StorageFull
 from docmill.http.limits import HttpOptions
 from docmill.http.tasks import read_cursor, read_ids, write_cursor
 from docmill.http.wire import TaskMetadata, TaskOut, task_json
+from docmill.work.objects import objects
 
 ETL = "/api/v1/etl"
 SEED_KEYS = [
@@ -59,8 +60,59 @@ async def test_the_result_of_a_completed_task_is_its_output(desk):
     assert "completed" == one["status"]
     assert 100 == one["progress"]
     assert {"invoice": {"filename": "invoice.pdf", "content": "# Hi"}} == one["result"]
-    assert plain["tasks"][0]["result"] is None
-    assert one["result"] == full["tasks"][0]["result"]
+    assert one == plain["tasks"][0] == full["tasks"][0]
+
+
+@pytest.mark.parametrize("fault", ["object_not_found", "object_damaged"])
+async def test_a_result_that_cannot_be_read_does_not_fail_a_list(desk, fault):
+    good, bad = await desk.submit(), await desk.submit()
+    await desk.complete(good, b'{"good": 1}')
+    await desk.complete(bad, b"no JSON")
+    if fault == "object_not_found":
+        key = (await desk.task(bad)).artifacts.output_key
+        assert await desk.ports.store.delete(objects(desk.ports, "local").prefix + key)
+
+    for path in (
+        "/tasks?",
+        "/tasks?include=result&",
+        f"/tasks/batch?task_ids={bad},{good}&",
+        "/tasks?status=completed",
+    ):
+        answer = await desk.http.get(ETL + path)
+        assert 200 == answer.status_code, answer.text
+        found = {task["task_id"]: task for task in answer.json()["tasks"]}
+        assert ({"good": 1}, None) == (found[good]["result"], found[good]["metadata"]["result_error"])
+        assert (None, fault, False) == (
+            found[bad]["result"],
+            found[bad]["metadata"]["result_error"],
+            found[bad]["metadata"]["result_omitted"],
+        )
+
+
+@pytest.mark.parametrize("fault", ["object_not_found", "object_damaged"])
+async def test_a_task_whose_result_cannot_be_read_can_still_be_looked_at(desk, fault):
+    task_id = await desk.submit()
+    await desk.complete(task_id, b"no JSON")
+    if fault == "object_not_found":
+        key = (await desk.task(task_id)).artifacts.output_key
+        await desk.ports.store.delete(objects(desk.ports, "local").prefix + key)
+
+    answer = await desk.http.get(f"{ETL}/tasks/{task_id}")
+
+    assert (200, "completed") == (answer.status_code, answer.json()["status"])
+    assert (None, fault) == (answer.json()["result"], answer.json()["metadata"]["result_error"])
+
+
+async def test_a_result_that_lists_must_read_is_left_out_above_64_kb(desk):
+    small, large = await desk.submit(), await desk.submit()
+    await desk.complete(small, b'"' + b"x" * (64 * 1024 - 2) + b'"')
+    await desk.complete(large, b'"' + b"x" * (64 * 1024 - 1) + b'"')
+
+    found = {task["task_id"]: task for task in (await desk.http.get(f"{ETL}/tasks")).json()["tasks"]}
+
+    assert [(False, False), (True, True)] == [
+        (found[id_]["result"] is None, found[id_]["metadata"]["result_omitted"]) for id_ in (small, large)
+    ]
 
 
 async def test_a_list_is_walked_with_offset_or_cursor(desk):
@@ -296,7 +348,7 @@ async def test_wishes_reach_the_task(desk):
         engine="local",
         no_cache=True,
         workflow_id="w1",
-        options={"language": "de", "ocr": True, "page_images": True, "max_pages": 9, "unknown": 1},
+        options={"language": "de", "ocr": True, "page_images": True, "max_pages": 9},
     )
 
     wishes = (await desk.task(task_id)).wishes
@@ -489,31 +541,38 @@ async def test_a_file_that_cannot_be_stored_is_a_failed_task_and_the_others_go_o
         assert ("failed", "upload") == (seen["status"], seen["metadata"]["error_stage"])
 
 
-async def test_a_full_disk_makes_failed_tasks_too(open_desk):
-    def full(ports):
-        return replace(ports, store=FullStore(ports.store))
-
-    async with open_desk(alter=full) as desk:
-        answer = await desk.http.post(
-            f"{ETL}/upload_and_submit", data={"project_id": "5"}, files=[("files", ("a.pdf", b"x"))]
-        )
-        alone = await desk.http.post(f"{ETL}/upload", data={"project_id": "5"}, files={"file": ("a.pdf", b"x")})
-
-        assert "failed" == answer.json()["items"][0]["status"]
-        assert (507, "storage_full") == (alone.status_code, alone.json()["code"])
-        assert "Retry-After" in alone.headers
+HIDDEN = [
+    StorageFull("storage_full"),
+    OSError(28, "No space left on device"),
+    ExceptionGroup("several", [ValueError("beside it"), ExceptionGroup("inner", [OSError(122, "Quota exceeded")])]),
+]
 
 
-class FullStore:
-    def __init__(self, inner):
+@pytest.mark.parametrize("error", HIDDEN, ids=["ours", "of the system", "in a group"])
+async def test_a_full_disk_is_507_and_no_failed_task(open_desk, error):
+    async with open_desk(alter=lambda ports: replace(ports, store=BrokenStore(ports.store, error))) as desk:
+        form, file = {"project_id": "5"}, ("a.pdf", b"x")
+        both = await desk.http.post(f"{ETL}/upload_and_submit", data=form, files=[("files", file), ("files", file)])
+        alone = await desk.http.post(f"{ETL}/upload", data=form, files={"file": file})
+        docling = await desk.http.post("/v1/convert/file", files={"files": file})
+
+        for answer in (both, alone, docling):
+            assert (507, "30") == (answer.status_code, answer.headers["Retry-After"]), answer.text
+        assert "storage_full" == alone.json()["code"] == both.json()["code"]
+        assert 0 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
+class BrokenStore:
+    def __init__(self, inner, error):
         self.inner = inner
+        self.error = error
         self.bucket = inner.bucket
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    async def put(self, key, chunks, *, limit=None):
-        raise StorageFull("storage_full")
+    async def put(self, key, chunks, *, limit=None, filename=""):
+        raise self.error
 
 
 async def test_the_same_files_under_the_same_key_are_the_same_tasks(desk):
@@ -537,7 +596,7 @@ async def test_a_file_that_could_not_be_stored_is_one_failed_task_however_often_
     broken = []
 
     def sometimes(ports):
-        broken.append(FullStore(ports.store))
+        broken.append(BrokenStore(ports.store, StageFailed("storage_failed", why="I/O error")))
         return replace(ports, store=broken[0])
 
     async with open_desk(alter=sometimes) as desk:
@@ -619,12 +678,12 @@ async def test_all_files_together_have_a_limit(open_desk):
 
 
 async def test_a_store_that_breaks_is_a_failed_task_too(open_desk):
-    class Breaking(FullStore):
-        async def put(self, key, chunks, *, limit=None):
+    class Breaking(BrokenStore):
+        async def put(self, key, chunks, *, limit=None, filename=""):
             async for _ in chunks:
                 raise OSError("secret path")
 
-    async with open_desk(alter=lambda ports: replace(ports, store=Breaking(ports.store))) as desk:
+    async with open_desk(alter=lambda ports: replace(ports, store=Breaking(ports.store, None))) as desk:
         both = [("files", ("a.pdf", b"x" * 100)), ("files", ("b.pdf", b"x"))]
         answer = await desk.http.post(f"{ETL}/upload_and_submit", data={"project_id": "5"}, files=both)
         alone = await desk.http.post(f"{ETL}/upload", data={"project_id": "5"}, files={"file": ("a.pdf", b"x")})

@@ -77,9 +77,11 @@ class Watched:
         if await self.inner.stat(MANIFEST):
             self.seen.append(await read_twin(self.inner))
 
-    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
+    async def put(
+        self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None, filename: str = ""
+    ) -> Stored:
         await self._before()
-        return await self.inner.put(key, chunks, limit=limit)
+        return await self.inner.put(key, chunks, limit=limit, filename=filename)
 
     async def put_bytes(self, key: str, data: bytes) -> Stored:
         await self._before()

@@ -575,7 +575,7 @@ async def test_folders_that_onedrive_cannot_have_are_refused_at_once(server: Gra
     async with opened(server) as graph:
         for wish in (wanted, f"onedrive:/{wanted}"):
             with pytest.raises(Invalid):
-                OneDriveLibrary(graph).folder(LOCAL.owner, 1, 2, wish)
+                OneDriveLibrary(graph).folder(LOCAL.owner, 1, 2, wish, is_single_user=True)
 
 
 async def test_users_who_differ_by_case_only_have_different_folders(server: GraphServer) -> None:

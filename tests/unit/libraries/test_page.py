@@ -37,4 +37,4 @@ def test_the_program_of_the_page_makes_a_library(tmp_path: Path, monkeypatch: py
     library = made["library"]
     assert isinstance(library, OneDriveLibrary)
     wanted = json.loads(request)["twin"]["folder"]
-    assert wanted == library.folder(LOCAL.owner, 1, 2, wanted)
+    assert wanted == library.folder(LOCAL.owner, 1, 2, wanted, is_single_user=True)

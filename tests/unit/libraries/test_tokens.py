@@ -80,6 +80,19 @@ def test_the_cache_is_a_file_of_its_owner_alone(tmp_path: Path, key: str) -> Non
     assert SECRET in again.serialize()
 
 
+def test_a_plain_cache_of_an_older_version_is_encrypted_and_an_older_key_still_reads(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    CacheFile(path).save(a_cache())
+    assert SECRET.encode() in path.read_bytes()
+
+    assert SECRET in CacheFile(path, "first").load(msal.SerializableTokenCache()).serialize()
+
+    assert SECRET.encode() not in path.read_bytes()
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    again = CacheFile(path, "second", ["first"]).load(msal.SerializableTokenCache())
+    assert SECRET in again.serialize()
+
+
 def test_a_cache_that_did_not_change_is_not_written(tmp_path: Path) -> None:
     CacheFile(tmp_path / "tokens").save(msal.SerializableTokenCache())
 

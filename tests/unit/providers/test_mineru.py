@@ -20,6 +20,7 @@ from docmill.ports import Work
 from support.mineru_peers import CloudPeer, ThreePeer, result_zip
 from support.mineru_today import TodayPeer
 from support.peers import Asked, Fault, ProviderPeer, Reply, route
+from support.waiting import until
 
 Peer = ThreePeer | CloudPeer
 MakeWork = Callable[..., Work]
@@ -264,8 +265,7 @@ def test_nothing_found_is_an_error_and_names_in_the_archive_are_no_paths(tmp_pat
 async def test_a_restarted_server_knows_the_job_no_more(client: MakeClient, work: MakeWork) -> None:
     with ThreePeer(looks=1000) as peer:
         running = asyncio.create_task(parse(peer, client(peer.url), work()))
-        while not peer.jobs:
-            await asyncio.sleep(0.01)
+        await until(lambda: peer.jobs)
         peer.jobs.clear()
         with pytest.raises(StageFailed) as failed:
             await running
@@ -322,8 +322,7 @@ async def test_a_job_whose_id_is_still_on_the_way_is_called_off_too(
 ) -> None:
     today.faults.append(Fault("POST", "/v1/parse/jobs", slow_s=0.5))
     running = asyncio.create_task(parse(today, client(today.url), work()))
-    while not today.asked("POST", "/v1/parse/jobs"):
-        await asyncio.sleep(0.01)
+    await until(lambda: today.asked("POST", "/v1/parse/jobs"))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -24,6 +24,7 @@ from docmill.ports import Work
 from support.long_pdf import numbered_pdf
 from support.mineru_peers import CloudPeer
 from support.peers import Fault
+from support.waiting import until
 
 MakeWork = Callable[..., Work]
 MakeClient = Callable[..., ProviderClient]
@@ -172,8 +173,7 @@ async def test_a_cancelled_document_stops_every_slice(client: MakeClient, work: 
         running = asyncio.create_task(
             engine.start(work(numbered_pdf(tmp_path / "long.pdf", 900)), lambda _done, _total: None)
         )
-        while len([job for job in peer.jobs.values() if job.looks]) < 4:
-            await asyncio.sleep(0.01)
+        await until(lambda: len([job for job in tuple(peer.jobs.values()) if job.looks]) >= 4)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

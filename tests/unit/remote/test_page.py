@@ -29,6 +29,7 @@ def test_the_worker_on_the_page_works(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
+            timeout=60,
         )
 
     assert 0 == done.returncode, done.stderr

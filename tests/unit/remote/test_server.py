@@ -26,6 +26,7 @@ from docmill.cli.group import root
 from docmill.dialects.dispatcher import validation_errors
 from support import documents
 from support.receiver import Receiver, Say
+from support.waiting import read_line
 
 KEY = "the-key-of-the-worker"
 SIGNING_KEY = "the-signing-key"
@@ -96,7 +97,7 @@ def running(spool: Path, **environment: str) -> Iterator[Worker]:
         )
         assert process.stdout
         try:
-            line = process.stdout.readline()
+            line = read_line(process)
             assert "http://" in line, (spool.parent / f"{spool.name}.log").read_text()
             worker = Worker(process, next(word for word in line.split() if word.startswith("http://")))
             with worker.http:
@@ -320,7 +321,9 @@ def test_a_task_is_cancelled_and_one_is_too_slow(worker: Worker, docmill: Receiv
     worker.start_task(docmill, late, slow, timeout_seconds=1.5)
     worker.wait(f"/tasks/{cancelled}", "running")
     docmill.wait(lambda d: any(late in one.path for one in d.accepted))
-    assert 202 == worker.http.delete(f"/tasks/{cancelled}").status_code
+    assert 202 == worker.http.post(f"/tasks/{cancelled}/cancel").status_code
+    assert 202 == worker.http.delete(f"/tasks/{cancelled}").status_code, "once more is harmless"
+    assert 404 == worker.http.post(f"/tasks/{uuid4()}/cancel").status_code
     docmill.wait(lambda d: len(d.accepted) == 2)
 
     ends = {one.path.split("/")[-3]: one.json for one in docmill.finals}
@@ -400,7 +403,7 @@ def test_what_a_kill_interrupted_goes_on(docmill: Receiver, tmp_path: Path) -> N
         worker.process_pdf(docmill.job(lost), endless)
         worker.start_task(docmill, waiting, short)
         worker.process.kill()
-        worker.process.wait()
+        worker.process.wait(30)
     for record in (spool / "jobs").glob("*/job.json"):
         assert 0o600 == record.stat().st_mode & 0o777
         if lost in record.read_text():
@@ -434,7 +437,7 @@ def test_who_was_running_at_three_kills_is_given_up(docmill: Receiver, tmp_path:
             seen = len(docmill.progress)
             docmill.wait(lambda d, seen=seen: any("page " in one.json["message"] for one in d.progress[seen:]))
             worker.process.kill()
-            worker.process.wait()
+            worker.process.wait(30)
     with running(spool):
         docmill.wait(lambda d: len(d.accepted) == 2)
 
@@ -469,6 +472,7 @@ def test_without_a_key_only_this_machine_is_served(tmp_path: Path, monkeypatch: 
             capture_output=True,
             text=True,
             check=False,
+            timeout=60,
         )
     monkeypatch.delenv("DOCMILL_WORKER_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -59,7 +59,7 @@ def test_what_a_killed_worker_left_is_delivered_once(docmill: Receiver, tmp_path
 
     assert [] == resume(tmp_path), "it lives, and is at it"
     worker.kill()
-    worker.wait()
+    worker.wait(30)
     docmill.otherwise = Say()
     first, second = resume(tmp_path), resume(tmp_path)
 
@@ -75,12 +75,12 @@ def test_several_resume_at_once_and_each_report_is_sent_once(docmill: Receiver, 
     docmill.wait(lambda d: len({one.path for one in d.finals}) == 2)
     for worker in workers:
         worker.kill()
-        worker.wait()
+        worker.wait(30)
     docmill.otherwise = Say(delay=0.2)
     code = f"from docmill.remote import resume; from pathlib import Path; print(len(resume(Path({str(tmp_path)!r}))))"
 
     rivals = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [int(rival.communicate()[0]) for rival in rivals]
+    counts = [int(rival.communicate(timeout=60)[0]) for rival in rivals]
 
     assert 2 == sum(counts)
     assert 2 == len(docmill.accepted) == len({one.path for one in docmill.accepted})
@@ -125,6 +125,7 @@ def test_a_final_of_200_mb_needs_no_memory(docmill: Receiver, tmp_path: Path) ->
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     )
 
     before, after = map(int, done.stdout.split())
@@ -160,7 +161,7 @@ assert not foreign, foreign
 import docmill.remote.server
 assert all(name.startswith("docmill.remote") for name in sys.modules if name.startswith("docmill."))
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_address_on_disk_is_all_that_is_needed(docmill: Receiver, tmp_path: Path) -> None:

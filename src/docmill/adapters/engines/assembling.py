@@ -14,12 +14,13 @@ from pathlib import Path, PurePosixPath
 
 from docmill.core.archive import Unpacked
 from docmill.core.errors import DocumentError
+from docmill.core.links import LINE_LABEL, TARGET
 from docmill.core.parsed import BlockKind, Box, Figure, Page, Parsed
 
 from .markdown import alt, clean, disarm, tidy
 from .places import Piece, blocks_of, in_context
 
-IMAGE_LINK = re.compile(r"!\[([^\]\n]*)\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"\n]*\")?\s*\)")
+IMAGE_LINK = re.compile(rf"!\[({LINE_LABEL})\]\(\s*+<?({TARGET})>?(?:\s++\"[^\"\n]*+\")?\s*+\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 

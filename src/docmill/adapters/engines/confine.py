@@ -1,4 +1,4 @@
-"""Make this process harmless before it sees a stranger's document. Linux; must run before any thread starts."""
+"""Confine this process before it sees an untrusted document. Linux; must run before any thread starts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-PR_SET_NO_NEW_PRIVS = 38
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWNET = 0x40000000
+from .sandbox import jail, kernel, paths, selftest
+from .sandbox.levels import Isolation, has, judge
+
 MB = 1024 * 1024
 OPEN_FILES = 256
 PROCESSES = 128
@@ -20,41 +20,86 @@ LEAST_FILE_MB = 96
 """A library unpacks its model into a file, whatever documents may write; how much that is in all, the parent counts."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_memory_facts = -1
 
 
-def confine(parent: int, memory_mb: int, output_mb: int) -> dict[str, str]:
-    """Give up everything that parsing does not need. Says what could be had."""
-    die_with(parent)
-    network = leave_network()
-    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+def confine(
+    parent: int, memory_mb: int, output_mb: int, home: str, hidden: str = "", uid: int | None = None
+) -> Isolation:
+    """Give up everything that parsing does not need, and try whether it is gone.
+
+    *home* has the folders in, out and temp (see `sandbox.home`), *hidden* is a folder of the service, *uid* a user to
+    become. The order matters: namespaces need files and capabilities, Landlock needs files, and the filter refuses
+    everything that came before.
+    """
+    global _memory_facts
+    if kernel.count_threads() > 1:
+        raise RuntimeError("confine() binds only one thread, and there are more")
+    kernel.die_with(parent, signal.SIGKILL)
+    _memory_facts = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    readable = readable_paths([home, hidden])
+    layers = leave_namespaces(home, readable)
+    os.umask(0o077)
+    if uid is not None:
+        layers["user"] = change_user(uid, home, readable)
+    kernel.drop_capabilities()
+    kernel.forbid_privileges()
+    kernel.die_with(parent, signal.SIGKILL)  # again: a change of user clears it
+    set_limits(memory_mb, output_mb, is_alone="user" in layers["namespaces"] or layers.get("user") == "own")
+    if "mounts" not in layers:
+        layers["landlock"] = kernel.restrict_files(file_rules(home, readable))
+    layers["filter"] = kernel.restrict_calls()
+    # A jail shows the names of the folders on the way to those that are in it.
+    listed = "" if has(layers, "mounts") else hidden
+    return judge(layers, selftest.find_escapes(parent, f"{home}/probe", listed))
+
+
+def leave_namespaces(home: str, readable: list[str]) -> dict[str, str]:
+    """Network and shared memory; where there is no Landlock the files, too."""
+    if kernel.landlock_abi() >= 1:
+        return {"namespaces": kernel.unshare(mounts=False)}
+    layers = {"landlock": kernel.reason(), "namespaces": kernel.unshare(mounts=True)}
+    if not has(layers, "namespaces"):
+        return layers | {"mounts": layers["namespaces"], "namespaces": kernel.unshare(mounts=False)}
+    writable = [f"{home}/out", f"{home}/temp"]
+    layers["mounts"] = jail.enter(f"{home}/root", [*readable, f"{home}/in"], writable, paths.DEVICES)
+    with contextlib.suppress(OSError):
+        os.chdir(f"{home}/temp")
+    return layers
+
+
+def change_user(uid: int, home: str, readable: list[str]) -> str:
+    needed = [*(path for path in readable if path not in paths.SYSTEM), f"{home}/in"]
+    try:
+        return kernel.change_user(uid, needed, [f"{home}/out", f"{home}/temp"])
+    except OSError as error:
+        return f"none: {error.strerror}"
+
+
+def file_rules(home: str, readable: list[str]) -> list[tuple[str, int]]:
+    """Rights add up along a path: there is no rule on *home*, or `in` could be written as `out` is."""
+    return [
+        *((path, paths.READ) for path in (*readable, f"{home}/in")),
+        *((path, paths.WRITE) for path in (f"{home}/out", f"{home}/temp")),
+        *((path, paths.USE_DEVICE) for path in paths.DEVICES),
+    ]
+
+
+def readable_paths(hidden: list[str]) -> list[str]:
+    """Python's code, and what its libraries read of the system."""
+    real = (os.path.realpath(path) for path in sys.path if path and Path(path).exists())
+    return [*paths.library_roots(real, [os.path.realpath(one) for one in hidden if one]), *paths.SYSTEM]
+
+
+def set_limits(memory_mb: int, output_mb: int, *, is_alone: bool) -> None:
     limit(resource.RLIMIT_AS, memory_mb * MB)
     limit(resource.RLIMIT_FSIZE, max(output_mb, LEAST_FILE_MB) * MB)
     limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     limit(resource.RLIMIT_CORE, 0)
-    if network == "own user and network namespace":
+    limit(resource.RLIMIT_MEMLOCK, 0)
+    if is_alone:
         # Elsewhere the limit counts every process of the user, also those that are none of our business.
         limit(resource.RLIMIT_NPROC, PROCESSES)
-    return {"network": network}
-
-
-def die_with(parent: int) -> None:
-    """When the service dies, even by SIGKILL, so do we."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def leave_network() -> str:
-    if _libc.unshare(CLONE_NEWNET) == 0:
-        return "own network namespace"
-    uid, gid = os.getuid(), os.getgid()
-    if _libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0:
-        with contextlib.suppress(OSError):
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-            Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-        return "own user and network namespace"
-    return "not confined"
 
 
 def limit(what: int, value: int) -> None:
@@ -77,20 +122,23 @@ def give_back() -> None:
 
 
 def resident_mb() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() // MB
+    """From a file that was opened before /proc became unreachable."""
+    text = Path("/proc/self/statm").read_bytes() if _memory_facts < 0 else os.pread(_memory_facts, 64, 0)
+    return int(text.split()[1]) * resource.getpagesize() // MB
 
 
-def bare_environment(home: Path) -> dict[str, str]:
+def bare_environment(scratch: Path) -> dict[str, str]:
     """What a child gets to know: no secrets, no proxies, one thread per library."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": os.defpath,
         "LANG": "C.UTF-8",
-        "HOME": str(home),
-        "TMPDIR": str(home),
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "RAYON_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "2",
         "LOGURU_LEVEL": "ERROR",
+        # onnxruntime would look up a telemetry host and keep a device id in HOME.
+        "ORT_DISABLE_TELEMETRY": "1",
     }

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from docmill.core.links import LINE_LABEL
+
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f"
 BETWEEN_CJK = re.compile(f"(?<=[{CJK}]) +(?=[{CJK}])")
 BULLET = re.compile(r"^([ \t]*)[•▪◦‣●∙·]\s+", re.MULTILINE)
@@ -14,7 +16,7 @@ BLANKED = str.maketrans({code: " " for code in range(128) if not chr(code).isaln
 """For ASCII, which has no other letters: many times as quick as to look for words."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 BAD_LINK = re.compile(
-    r"\[([^\]\n]*)\]\(\s*<?\s*(?:javascript|vbscript|data|file):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
+    rf"\[({LINE_LABEL})\]\(\s*+<?\s*+(?:javascript|vbscript|data|file):(?:[^()\n]++|\([^()\n]*+\))*+\)", re.IGNORECASE
 )
 PIPE_TABLE = re.compile(r"^\|.*\|[ \t]*\n\|[ :|-]+\|[ \t]*(?:\n\|.*\|[ \t]*)*$", re.MULTILINE)
 BOLD_HEADING = re.compile(r"^(#{1,6} +)\*\*(.+?)\*\*$", re.MULTILINE)

@@ -9,6 +9,8 @@ import re
 import zipfile
 from pathlib import Path, PurePath
 
+from docmill.core.links import TARGET
+
 PDF = "application/pdf"
 PNG = "image/png"
 JPEG = "image/jpeg"
@@ -73,12 +75,12 @@ MAIL_FIELD = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):")
 HTML_START = re.compile(
     r"\s*(<\?xml[^>]*>\s*)?(<!--(?:(?!-->).)*-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
-HTML_TAG = re.compile(r"</?(html|body|div|p|table|h[1-6]|span|ul|br)\b[^>]{0,2000}>", re.IGNORECASE)
+HTML_TAG = re.compile(r"</?(html|body|div|p|table|h[1-6]|span|ul|br)\b[^<>]{0,2000}>", re.IGNORECASE)
 MARKDOWN_SIGNS = (
     re.compile(r"^#{1,6} \S", re.MULTILINE),
     re.compile(r"^(```|~~~)", re.MULTILINE),
     re.compile(r"^[ \t]*[-*+] \S", re.MULTILINE),
-    re.compile(r"\[[^\[\]\n]{1,500}\]\([^)\s]{1,2000}\)"),
+    re.compile(rf"\[[^\[\]\n]{{1,500}}\]\({TARGET}>?\)"),
     re.compile(r"^\|?( *:?-{3,}:? *\|)+", re.MULTILINE),
 )
 OFFICE_ENTRY = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/)", re.DOTALL)

@@ -3,6 +3,9 @@
 A name is resolved once, every address that comes out is checked, and the connection goes to one of just these; the
 server still sees the name (Host, SNI, certificate). So a name that points elsewhere a moment later changes nothing.
 Redirects are new addresses and are checked like the first. The environment's proxies are not used.
+
+The origin of a configured peer is exempt from these checks and gets its credentials. A redirect that leaves it ends
+both.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from docmill.core.addresses import Network, Target, check_url, may_call
+from docmill.core.addresses import Network, Target, TrustedOrigin, check_url, may_call
 from docmill.core.errors import Invalid, TooLarge, Unavailable
 from docmill.ports import Fetched
 
@@ -72,15 +75,17 @@ class GuardedFetcher:
         self._pace = pace
         self._tls = verify
 
-    async def fetch(self, url: str, path: Path, *, limit_bytes: int, seconds: float) -> Fetched:
-        """Fetch the file to *path*, whole or not at all.
+    async def fetch(
+        self, url: str, path: Path, *, limit_bytes: int, seconds: float, trusted: TrustedOrigin | None = None
+    ) -> Fetched:
+        """Fetch the file to *path*, whole or not at all. Addresses of the *trusted* origin are not guarded.
 
         Invalid `address_refused`, TooLarge `upload_too_large`, Unavailable `fetch_failed`.
         """
         draft = path.with_name(f".{token_hex(8)}.part")
         try:
             async with asyncio.timeout(seconds):
-                fetched = await self._follow(url, draft, limit_bytes)
+                fetched = await self._follow(url, draft, limit_bytes, trusted)
             await asyncio.to_thread(draft.replace, path)
             return fetched
         except TimeoutError as error:
@@ -100,22 +105,32 @@ class GuardedFetcher:
     async def pinned(self, url: str) -> tuple[Target, tuple[str, ...]]:
         """Check the URL, resolve its host once, and check every address. Connect to these, and to nothing else."""
         target = self.checked(url)
+        found = await self._addresses(target)
+        if not target.address and not all(_may_call(address, self._allow_networks) for address in found):
+            raise Invalid("address_refused", why="its name leads to an address that is not public")
+        return target, found
+
+    async def _addresses(self, target: Target) -> tuple[str, ...]:
         if target.address:
-            return target, (str(target.address),)
+            return (str(target.address),)
         try:
             found = tuple(dict.fromkeys(await self._resolve(target.host, target.port)))
         except OSError as error:
             raise Unavailable("fetch_failed", why="its name cannot be resolved") from error
         if not found:
             raise Unavailable("fetch_failed", why="its name has no address")
-        if not all(_may_call(address, self._allow_networks) for address in found):
-            raise Invalid("address_refused", why="its name leads to an address that is not public")
-        return target, found
+        return found
 
-    async def _follow(self, url: str, draft: Path, limit_bytes: int) -> Fetched:
+    async def _follow(self, url: str, draft: Path, limit_bytes: int, trusted: TrustedOrigin | None) -> Fetched:
         for _ in range(self._redirects + 1):
-            target, addresses = await self.pinned(url)
-            async with self.asked("GET", target, addresses, headers={"Accept": "*/*"}) as response:
+            own = trusted.match(url) if trusted else None
+            if trusted and own:
+                target, addresses, credentials = own, await self._addresses(own), trusted.headers
+            else:
+                # Whoever is asked from here on may redirect anywhere, also back: no credentials any more.
+                trusted = None
+                (target, addresses), credentials = await self.pinned(url), {}
+            async with self.asked("GET", target, addresses, headers={"Accept": "*/*", **credentials}) as response:
                 if response.status_code in REDIRECTS and (location := response.headers.get("location")):
                     url = urljoin(target.url, location)
                     continue

@@ -18,8 +18,8 @@ class Shelves:
         """*libraries*: scheme -> library; the one without a scheme is `""`."""
         self._libraries = dict(libraries)
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
-        return self._at(wanted).folder(who, project_id, task_id, wanted)
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str, *, is_single_user: bool = False) -> Place:
+        return self._at(wanted).folder(who, project_id, task_id, wanted, is_single_user=is_single_user)
 
     async def keep_original(self, folder: Place, name: str, source: Path) -> None:
         await self._at(folder).keep_original(folder, name, source)

@@ -28,14 +28,15 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, TypeVar
 
-from docmill.core.access import LOCAL, Owner
-from docmill.core.errors import Conflict, DocmillError, Invalid, StageFailed, StorageFull
-from docmill.core.keys import user_segment
+from docmill.core.access import Owner
+from docmill.core.errors import FULL_ERRNOS, Conflict, DocmillError, Invalid, StageFailed, StorageFull
+from docmill.core.keys import twin_owner_folder
 from docmill.core.twin import (
     Layout,
     Manifest,
     Twin,
     TwinFile,
+    check_folder_depth,
     drifted,
     is_twin_path,
     parse_manifest,
@@ -55,7 +56,6 @@ Assets = Callable[[str], Path] | Mapping[str, Path]
 
 _WORKSHOP = re.compile(r"[.]docmill-[0-9a-f]{16}[.]tmp")
 _MANIFEST = re.compile(r"[.]docmill([.][A-Za-z0-9-]+)?[.]json")
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -70,14 +70,14 @@ class DiskLibrary:
         # Its own threads: waiting for another process's lock must not hold up anybody else.
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="library")
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
-        """Where a task's twin goes. Users have folders of their own; the one user without an account has it all.
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str, *, is_single_user: bool = False) -> Place:
+        """Where a task's twin goes. Users have folders of their own; the only user has the whole library.
 
         *wanted* is relative to the user's folder, or an absolute path inside it. Nothing: a folder of the task.
         """
         if not self._roots:
             raise Invalid("twin_target_invalid", why="there is no library")
-        mine = () if who == LOCAL.owner else (user_segment(who.tenant), user_segment(who.user))
+        mine = twin_owner_folder(who, is_single_user=is_single_user)
         if not wanted:
             return str(self._roots[0].joinpath(*mine, str(project_id), str(task_id)))
         if ".." in Path(wanted).parts or not wanted.isprintable():
@@ -85,6 +85,7 @@ class DiskLibrary:
         for root in self._roots:
             inside = root.joinpath(*mine)
             if (inside / wanted).is_relative_to(inside):
+                check_folder_depth((inside / wanted).relative_to(inside).parts)
                 return str(inside / wanted)
         raise Invalid("twin_target_invalid", why="it lies outside the library")
 
@@ -407,7 +408,7 @@ def _lay_down(where: int, name: str, source: Path) -> None:
         except FileExistsError as error:
             raise Invalid("twin_target_invalid", why=f"another '{name}' lies there") from error
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in FULL_ERRNOS:
                 raise
             os.rename("original", name, src_dir_fd=workshop, dst_dir_fd=where)  # no hard links here
         os.fsync(where)
@@ -464,7 +465,7 @@ def _carry(name: str, old: int, new: int) -> None:
     try:
         os.link(name, name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_ERRNOS:
             raise
         _copy(name, old, new)
 
@@ -549,7 +550,7 @@ def _descend(folder: Path, *, create: bool) -> int:
             fd = inner
         return os.open(".", _FOLDER, dir_fd=fd)
     except OSError as error:
-        if error.errno in _FULL | {errno.EACCES, errno.EROFS}:
+        if error.errno in FULL_ERRNOS | {errno.EACCES, errno.EROFS}:
             raise
         raise Invalid("twin_target_invalid", why=error.strerror or "it cannot be opened") from error
     finally:
@@ -587,6 +588,6 @@ def _guarded(function: Callable[[], T]) -> T:
     except DocmillError:
         raise
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_ERRNOS:
             raise StorageFull("storage_full") from error
         raise StageFailed("twin_failed", why=error.strerror or type(error).__name__) from error

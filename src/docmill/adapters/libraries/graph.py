@@ -359,7 +359,7 @@ def _refusal(answer: httpx2.Response) -> Exception:
     except (ValueError, KeyError, TypeError):
         code = ""
     if answer.status_code == 507 or code in {"quotaLimitReached", "insufficientStorage"}:
-        return StorageFull("storage_full")
+        return StorageFull("storage_full", is_remote=True)  # the drive of a person, who must make room first
     if answer.status_code == 401:
         return StageFailed("twin_unavailable", why="OneDrive no longer takes the sign-in; sign in again")
     return GraphError(answer.status_code, code)

@@ -35,11 +35,10 @@ from docmill.adapters.libraries.remote import (
     escaped,
     material,
     names_of,
-    own_folder,
 )
 from docmill.core.access import Owner
 from docmill.core.errors import BadRequest, Conflict, DocmillError, Invalid, NotFound, StageFailed
-from docmill.core.keys import MAX_KEY
+from docmill.core.keys import MAX_KEY, twin_owner_folder
 from docmill.core.twin import Manifest, Twin, drifted, parse_manifest, shortened
 from docmill.ports import Place, Store, Written
 
@@ -64,8 +63,9 @@ class ObjectLibrary:
         self._root = root
         self._turns = Turns()
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
-        place = address_of(SCHEME, own_folder(who), project_id, task_id, wanted)
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str, *, is_single_user: bool = False) -> Place:
+        mine = twin_owner_folder(who, is_single_user=is_single_user)
+        place = address_of(SCHEME, mine, project_id, task_id, wanted)
         self._prefix(place)
         return place
 

@@ -40,10 +40,10 @@ from docmill.adapters.libraries.remote import (
     escaped,
     material,
     names_of,
-    own_folder,
 )
 from docmill.core.access import Owner
 from docmill.core.errors import Conflict, Invalid, StageFailed
+from docmill.core.keys import twin_owner_folder
 from docmill.core.twin import Manifest, Twin, drifted, is_twin_path, parse_manifest, shortened
 from docmill.ports import Place, Written
 
@@ -74,8 +74,8 @@ class OneDriveLibrary:
         self._root = names_of(SCHEME, f"{SCHEME}:/{root.strip('/')}")
         self._turns = Turns()
 
-    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str) -> Place:
-        mine = (*self._root, *map(_caseless, own_folder(who)))
+    def folder(self, who: Owner, project_id: int, task_id: int, wanted: str, *, is_single_user: bool = False) -> Place:
+        mine = (*self._root, *map(_caseless, twin_owner_folder(who, is_single_user=is_single_user)))
         place = address_of(SCHEME, mine, project_id, task_id, wanted)
         for name in names_of(SCHEME, place):
             if not _is_storable(name):

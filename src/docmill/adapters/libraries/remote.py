@@ -20,10 +20,8 @@ from typing import BinaryIO, Final
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
-from docmill.core.access import LOCAL, Owner
 from docmill.core.errors import Invalid, StageFailed
-from docmill.core.keys import user_segment
-from docmill.core.twin import Twin, TwinFile, is_twin_path
+from docmill.core.twin import Twin, TwinFile, check_folder_depth, is_twin_path
 from docmill.ports import Place
 
 Assets = Callable[[str], Path] | Mapping[str, Path]
@@ -32,11 +30,6 @@ MANIFEST_NAME: Final = re.compile(r"[.]docmill([.][A-Za-z0-9-]+)?[.]json")
 
 
 # --- addresses
-
-
-def own_folder(who: Owner) -> tuple[str, ...]:
-    """Users have folders of their own; the one user without an account has it all."""
-    return () if who == LOCAL.owner else (user_segment(who.tenant), user_segment(who.user))
 
 
 def address_of(scheme: str, mine: tuple[str, ...], project_id: int, task_id: int, wanted: str) -> Place:
@@ -51,6 +44,7 @@ def address_of(scheme: str, mine: tuple[str, ...], project_id: int, task_id: int
         names = (*mine, *names)
     elif names[: len(mine)] != mine:
         raise Invalid("twin_target_invalid", why="it lies outside the library")
+    check_folder_depth(names[len(mine) :])
     return f"{scheme}:/{'/'.join(names)}"
 
 

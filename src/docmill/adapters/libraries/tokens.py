@@ -7,7 +7,7 @@ import base64
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,10 +36,10 @@ class App:
 class MsalTokens:
     """Tokens by msal, kept in a file of ours alone."""
 
-    def __init__(self, app: App, cache: Path, *, key: str = "", client: Any = None) -> None:
-        """*key*: encrypts the file (a Fernet key, or any text). *client*: msal's application, if not its own one."""
+    def __init__(self, app: App, cache: Path, *, key: str = "", older: Sequence[str] = (), client: Any = None) -> None:
+        """*key* encrypts the file; *older* ones may have done so before. *client*: msal's application."""
         self._app = app
-        self._cache = CacheFile(cache, key)
+        self._cache = CacheFile(cache, key, older)
         self._client = client
         self._lock = asyncio.Lock()
 
@@ -97,15 +97,20 @@ def _token(found: dict[str, Any] | None) -> str:
 class CacheFile:
     """msal's tokens in a file that only its owner can read, encrypted if there is a key."""
 
-    def __init__(self, path: Path, key: str = "") -> None:
+    def __init__(self, path: Path, key: str = "", older: Sequence[str] = ()) -> None:
         self._path = path
         self._key = key
+        self._older = older
 
     def load(self, cache: Any) -> Any:
         with suppress(FileNotFoundError):
             data = self._path.read_bytes()
+            is_plain = data.startswith(b"{")
             try:
-                cache.deserialize((self._fernet().decrypt(data) if self._key else data).decode())
+                cache.deserialize((data if is_plain or not self._key else self._fernet().decrypt(data)).decode())
+                if is_plain and self._key:
+                    cache.has_state_changed = True  # a file of an older version: encrypt it
+                    self.save(cache)
             except Exception as error:
                 raise StageFailed("twin_unavailable", why=f"{self._path.name} cannot be read with this key") from error
         return cache
@@ -130,6 +135,7 @@ class CacheFile:
         cache.has_state_changed = False
 
     def _fernet(self) -> Any:
-        from cryptography.fernet import Fernet
+        from cryptography.fernet import Fernet, MultiFernet
 
-        return Fernet(base64.urlsafe_b64encode(hashlib.sha256(self._key.encode()).digest()))
+        keys = [base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()) for key in (self._key, *self._older)]
+        return MultiFernet([Fernet(key) for key in keys])

@@ -23,9 +23,9 @@ class Permission(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SignedLinks:
-    def __init__(self, secret: bytes, app_url: str) -> None:
+    def __init__(self, secret: bytes, app_url: str, *, path: str = PATH) -> None:
         self._secret = secret
-        self._base = app_url.rstrip("/") + PATH
+        self._base = app_url.rstrip("/") + path
 
     def download(self, tenant: str, key: str, *, seconds: float) -> str:
         return self._link("GET", tenant, key, seconds)

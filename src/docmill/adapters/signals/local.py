@@ -1,4 +1,4 @@
-"""Signals within one process: a set and an event per subscriber."""
+"""Signals within one process, to each subscriber in the order in which they came."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class LocalSignals:
     may_miss = False
 
     def __init__(self) -> None:
-        self._of_task: dict[int, set[LocalSubscription]] = defaultdict(set)
-        self._of_all: set[LocalSubscription] = set()
+        self._of_task: dict[int, dict[LocalSubscription, None]] = defaultdict(dict)
+        self._of_all: dict[LocalSubscription, None] = {}
 
     def changed(self, task_id: int) -> None:
         for subscription in (*self._of_task.get(task_id, ()), *self._of_all):
@@ -22,16 +22,16 @@ class LocalSignals:
 
     def add(self, subscription: LocalSubscription) -> None:
         if subscription.task_id is None:
-            self._of_all.add(subscription)
+            self._of_all[subscription] = None
         else:
-            self._of_task[subscription.task_id].add(subscription)
+            self._of_task[subscription.task_id][subscription] = None
 
     def remove(self, subscription: LocalSubscription) -> None:
         if subscription.task_id is None:
-            self._of_all.discard(subscription)
+            self._of_all.pop(subscription, None)
             return
         others = self._of_task[subscription.task_id]
-        others.discard(subscription)
+        others.pop(subscription, None)
         if not others:
             del self._of_task[subscription.task_id]
 

@@ -44,6 +44,25 @@ EXPECTED_FROM_NOW = Statement(
     WHERE state = 'handed_over' AND deadline_ms > {now} + timeout_ms + CAST(:margin_ms AS BIGINT) RETURNING id
     """
 )
+RESTART_LEASES = Statement(
+    """
+    UPDATE attempts SET lease_ms = {now} + CAST(:lease_ms AS BIGINT)
+    WHERE state IN ('running', 'handed_over') AND lease_ms < {now} RETURNING id
+    """
+)
+RESTART_DEADLINES = Statement(
+    """
+    UPDATE attempts SET deadline_ms = {now} + timeout_ms
+    WHERE state = 'handed_over' AND deadline_ms < {now} RETURNING id
+    """
+)
+
+
+def restart(lease_ms: int) -> Op[int]:
+    """The clock jumped forward over them: whoever is alive renews them, and the others lapse a period later."""
+    leased = yield RESTART_LEASES(lease_ms=lease_ms)
+    expected = yield RESTART_DEADLINES()
+    return len(leased) + len(expected)
 
 
 def is_off(lease_ms: int) -> Op[bool]:

@@ -68,7 +68,9 @@ CLAIM_ATTEMPT = Bulk(
 )
 END_ATTEMPT = Bulk(
     """
-    UPDATE attempts SET state = :state, ended_ms = :now_ms, lease_ms = NULL, outcome_hash = :outcome_hash
+    UPDATE attempts SET state = :state, ended_ms = :now_ms, lease_ms = NULL, outcome_hash = :outcome_hash,
+           report_id = :report_id, failure = :failure,
+           job_status = CASE WHEN dialect IS NULL THEN NULL ELSE :job_status END
     {rows} WHERE id = :id
     """,
     numbers="now_ms",
@@ -76,18 +78,21 @@ END_ATTEMPT = Bulk(
 HAND_OVER = Bulk(
     """
     UPDATE attempts SET state = 'handed_over', worker = :worker, dialect = :dialect,
-           token_hash = :token_hash, timeout_ms = :timeout_ms, deadline_ms = :deadline_ms
+           token_hash = :token_hash, timeout_ms = :timeout_ms, deadline_ms = :deadline_ms,
+           job_tenant = :job_tenant, job_user = :job_user, job_status = :job_status
     {rows} WHERE id = :id
     """,
     numbers="timeout_ms deadline_ms",
 )
 SIGN_OF_LIFE = Bulk(
     """
-    UPDATE attempts SET deadline_ms = :deadline_ms, lease_ms = NULL, process_id = COALESCE(:process_id, process_id)
+    UPDATE attempts SET deadline_ms = COALESCE(:deadline_ms, deadline_ms), lease_ms = NULL, failure = :failure,
+           process_id = COALESCE(:process_id, process_id), start_ids = COALESCE(:start_ids, start_ids)
     {rows} WHERE id = :id AND state = 'handed_over'
     """,
     numbers="deadline_ms",
 )
+MOVE_JOB = Bulk("UPDATE attempts SET job_status = :job_status {rows} WHERE id = :id AND state = 'succeeded'")
 INSERT_EVENT = Bulk(
     "INSERT INTO events (task_id, seq, kind, data, at_ms) SELECT :task_id, :seq, :kind, :data, :now_ms {rows}",
     numbers="task_id seq now_ms",
@@ -99,6 +104,13 @@ COUNT = Bulk(
     ON CONFLICT (tenant, owner, project_id, status) DO UPDATE SET n = task_counts.n + excluded.n
     """,
     numbers="project_id by",
+)
+KEEP_RESULT = Bulk(
+    """
+    INSERT INTO results (task_id, output) SELECT :task_id, :output {rows} WHERE true
+    ON CONFLICT (task_id) DO UPDATE SET output = excluded.output
+    """,
+    numbers="task_id",
 )
 KEEP_PARSE = Bulk(
     """
@@ -130,7 +142,18 @@ class Claim:
     lease_ms: int
 
 
-_AT_ONCE = (COUNT, CLAIM_ATTEMPT, END_ATTEMPT, HAND_OVER, SIGN_OF_LIFE, INSERT_ATTEMPT, INSERT_EVENT, ANNOUNCE)
+_AT_ONCE = (
+    COUNT,
+    CLAIM_ATTEMPT,
+    END_ATTEMPT,
+    HAND_OVER,
+    SIGN_OF_LIFE,
+    MOVE_JOB,
+    INSERT_ATTEMPT,
+    INSERT_EVENT,
+    KEEP_RESULT,
+    ANNOUNCE,
+)
 """What goes with the tasks' rows in one statement, always in this order: the fewer statements, the fewer plans."""
 
 _Write = tuple[Bulk, dict[str, Any]]
@@ -278,6 +301,8 @@ def _writes(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
     for seq, event in enumerate(change.events, old.event_seq + 1):
         data = encode(event.data)
         yield INSERT_EVENT, {"task_id": old.id, "seq": seq, "kind": event.kind, "data": data, "now_ms": now_ms}
+    if change.output is not None:
+        yield KEEP_RESULT, {"task_id": old.id, "output": change.output}
     notice = announcement(old, new)
     if notice:
         yield ANNOUNCE, notice
@@ -286,17 +311,39 @@ def _writes(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
 def _of_attempts(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
     """No rule ends an attempt and changes it otherwise at once: each row is touched by one of these."""
     new = change.task
+    failure = encode(change.failure) if change.failure else None
     for attempt_id, state in change.ends:
-        ended = {"id": str(attempt_id), "state": state.value, "now_ms": now_ms, "outcome_hash": change.outcome_hash}
-        yield END_ATTEMPT, ended
+        yield (
+            END_ATTEMPT,
+            {
+                "id": str(attempt_id),
+                "state": state.value,
+                "now_ms": now_ms,
+                "outcome_hash": change.outcome_hash,
+                "report_id": change.report_id,
+                "failure": failure,
+                "job_status": machine.job_status(new, state, change.failure),
+            },
+        )
     if change.hands_over:
         handover = asdict(change.hands_over)
-        yield HAND_OVER, {"id": str(old.attempt_id), "deadline_ms": now_ms + handover["timeout_ms"], **handover}
+        of_job = {"job_tenant": new.tenant, "job_user": new.owner}
+        of_job["job_status"] = machine.job_status(new, State.HANDED_OVER, None)
+        deadline_ms = now_ms + change.hands_over.timeout_ms
+        yield HAND_OVER, {"id": str(old.attempt_id), "deadline_ms": deadline_ms, **handover, **of_job}
     if change.sign_of_life:
         alive = change.sign_of_life
-        deadline_ms = now_ms + alive.timeout_ms
-        said = {"id": str(alive.attempt_id), "deadline_ms": deadline_ms, "process_id": alive.process_id}
-        yield SIGN_OF_LIFE, said
+        yield (
+            SIGN_OF_LIFE,
+            {
+                "id": str(alive.attempt_id),
+                "deadline_ms": None if alive.timeout_ms is None else now_ms + alive.timeout_ms,
+                "process_id": alive.process_id,
+                "start_ids": encode(alive.start_ids) if alive.start_ids else None,
+                "failure": failure,
+            },
+        )
+    yield from _of_parsed_job(old, change)
     if change.reuse_as:
         yield (
             KEEP_PARSE,
@@ -322,6 +369,16 @@ def _of_attempts(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
                 "lease_ms": taken.lease_ms,
             },
         )
+
+
+def _of_parsed_job(old: Task, change: Change) -> Iterator[_Write]:
+    """A job that delivered its result goes on with its task: through the stages that follow, to the task's end."""
+    job_id, new = change.task.job_id, change.task
+    if job_id is None or any(job_id == attempt_id for attempt_id, _ in change.ends):
+        return
+    status = machine.job_status(new, State.SUCCEEDED, None)
+    if status != machine.job_status(old, State.SUCCEEDED, None):
+        yield MOVE_JOB, {"id": str(job_id), "job_status": status}
 
 
 def attempt_row(attempt: Attempt, priority: int) -> dict[str, Any]:

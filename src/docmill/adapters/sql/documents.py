@@ -82,7 +82,6 @@ USED = Statement(
         for table in ("documents", "document_assets")
     )
 )
-BODIES = Statement(f"SELECT body FROM documents WHERE {ALL} UNION ALL SELECT body FROM document_assets WHERE {ALL}")
 
 ASSET_OWNER = Statement("SELECT document_id FROM assets WHERE tenant = :tenant AND asset_id = :asset_id")
 GET_ASSET = Statement(
@@ -173,13 +172,6 @@ class SqlDocuments:
 
     async def delete(self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False) -> bool:
         return await self._database.write(_delete(tenant, str(document_id), version, hard), tenant=tenant)
-
-    async def uses(self, tenant: str, document_id: UUID) -> set[str]:
-        def op() -> Op[list[Row]]:
-            return (yield BODIES(tenant=tenant, document_id=str(document_id)))
-
-        rows = await self._database.read(op(), tenant=tenant)
-        return {msgspec.json.decode(row[0])["blob"].get("uri", "") for row in rows}
 
     async def used(self, tenant: str, uris: Sequence[str]) -> set[str]:
         def op() -> Op[list[Row]]:

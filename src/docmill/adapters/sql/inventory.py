@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,6 +16,7 @@ from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.conform import conform
 from docmill.core.errors import Conflict, Invalid
 from docmill.core.face import face_of
+from docmill.core.machine import JOB_STATUSES, job_status
 from docmill.core.moving import (
     AssetRecord,
     AttemptRecord,
@@ -29,8 +29,7 @@ from docmill.core.moving import (
     WebhookRecord,
     damaged,
 )
-from docmill.core.task import Stage, Task
-from docmill.core.webhooks import Secret, new_secret
+from docmill.core.task import Fault, Stage, State, Task
 
 Numbered = RuleRecord | TableRecord | TaskRecord
 
@@ -121,8 +120,9 @@ ADD_MOUNT = Statement(
     "INSERT INTO mounts (table_id, pointer, entry, task_id) VALUES (:table_id, :pointer, :entry, :task_id)"
 )
 ADD_ATTEMPT = Statement(
-    f"INSERT INTO attempts (task_id, {columns(AttemptRecord)})"
-    f" VALUES (:task_id, {', '.join(f':{name}' for name in columns(AttemptRecord).split(', '))})"
+    f"INSERT INTO attempts (task_id, job_tenant, job_user, {columns(AttemptRecord)})"
+    f" VALUES (:task_id, :job_tenant, :job_user,"
+    f" {', '.join(f':{name}' for name in columns(AttemptRecord).split(', '))})"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
 ADD_DELIVERY = Statement(
@@ -278,6 +278,11 @@ def _check_task(record: TaskRecord) -> None:
     for attempt in record.attempts:
         UUID(attempt.id)
         Stage(attempt.stage)
+        State(attempt.state)
+        if attempt.failure is not None:
+            msgspec.json.decode(attempt.failure, type=Fault)
+        if attempt.job_status not in (None, *JOB_STATUSES):
+            raise ValueError("a job has a status that does not exist")
     if len({seq for seq, *_ in record.events}) < len(record.events):
         raise ValueError("two events have the same number")
     for _, _, data, _ in record.events:
@@ -488,7 +493,7 @@ def _take_task(record: Any) -> Op[bool]:
     owner = {"tenant": record.tenant, "owner": record.owner, "project_id": record.project_id}
     yield COUNT_TASK(**owner, status=record.status)
     for attempt in record.attempts:
-        if not (yield ADD_ATTEMPT(task_id=record.id, **_values(attempt))):
+        if not (yield ADD_ATTEMPT(task_id=record.id, **(_values(attempt) | _of_job(record, attempt)))):
             raise Conflict("backup_conflict", what=f"attempt {attempt.id}")
         for kind, status, reason, body_hash, size, at_ms in attempt.deliveries:
             yield ADD_DELIVERY(
@@ -516,6 +521,14 @@ def _take_task(record: Any) -> Op[bool]:
     return True
 
 
+def _of_job(record: TaskRecord, attempt: AttemptRecord) -> dict[str, Any]:
+    """What lists of jobs filter by."""
+    if attempt.dialect is None:
+        return {"job_tenant": None, "job_user": None, "job_status": None}
+    status = attempt.job_status or job_status(_task(record), State(attempt.state), None)
+    return {"job_tenant": record.tenant, "job_user": record.owner, "job_status": status}
+
+
 def _take_document(record: Any) -> Op[bool]:
     values = _values(record)
     if not record.digest:
@@ -537,9 +550,8 @@ def _take_key(record: Any) -> Op[bool]:
 
 
 def _take_webhook(record: Any) -> Op[bool]:
-    # Its secret stayed where it was. It sleeps until its owner has asked for a new one and wakes it.
-    secrets = encode([asdict(Secret(new_secret()))])
-    return bool((yield ADD_WEBHOOK(**_values(record), secrets=secrets, disabled_ms=record.updated_ms)))
+    # Archives hold no secrets: the webhook has none and stays disabled until its owner rotates its secret.
+    return bool((yield ADD_WEBHOOK(**_values(record), secrets="[]", disabled_ms=record.updated_ms)))
 
 
 WRITERS: Mapping[type[Record], Callable[[Any], Op[bool]]] = {

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import clock, pages
+from docmill.adapters.sql import clock, jobs, pages
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.decisions import Claim, Decision, decide
 from docmill.adapters.sql.opening import GET_TASK, OnceTaken, open_task
@@ -28,7 +28,7 @@ from docmill.core.access import Owner
 from docmill.core.errors import NotFound
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, LoggedEvent, State, Task
-from docmill.ports import Delivery, Faces, Filter, Heard, Listing, NewTask, Once, Transition
+from docmill.ports import Delivery, Faces, Filter, Heard, JobFilter, JobListing, Listing, NewTask, Once, Transition
 
 log = structlog.get_logger(__name__)
 
@@ -50,14 +50,6 @@ DELIVERIES = Statement(
     WHERE attempt_id = :attempt_id ORDER BY id DESC LIMIT :limit
     """
 )
-JOBS = Statement(
-    f"""
-    SELECT {of("a", ATTEMPT_COLUMNS)}
-    FROM attempts a JOIN tasks t ON t.id = a.task_id
-    WHERE a.dialect IS NOT NULL AND t.tenant = :tenant AND t.owner = :owner AND a.started_ms < :before
-    ORDER BY a.started_ms DESC LIMIT :limit
-    """
-)
 BEAT = Statement(
     """
     UPDATE attempts SET lease_ms = {now} + CAST(:lease_ms AS BIGINT)
@@ -70,6 +62,9 @@ EVENTS = Statement(
     SELECT task_id, seq, kind, data, at_ms FROM events
     WHERE task_id = :task_id AND seq > :after ORDER BY seq LIMIT :limit
     """
+)
+LAST_EVENTS = Statement(
+    "SELECT task_id, seq, kind, data, at_ms FROM events WHERE task_id = :task_id ORDER BY seq DESC LIMIT :limit"
 )
 DUE = Statement(
     f"""
@@ -96,6 +91,7 @@ LAPSED = Statement(
     LIMIT :limit
     """
 )
+NOW = Statement("SELECT {now}")
 HELD = Statement(
     f"""
     SELECT {ATTEMPT_COLUMNS} FROM attempts
@@ -109,6 +105,14 @@ LEAVINGS = Statement(
     FROM attempts a JOIN tasks t ON t.id = a.task_id
     WHERE a.collected_ms IS NULL AND a.state IN ('dropped', 'failed', 'given_back')
       AND a.ended_ms < {{now}} - CAST(:older_ms AS BIGINT)
+    ORDER BY a.ended_ms LIMIT :limit
+    """
+)
+REPORTED = Statement(
+    f"""
+    SELECT {", ".join("t." + name.strip() for name in TASK_COLUMNS.split(","))}, a.id, a.report_id
+    FROM attempts a JOIN tasks t ON t.id = a.task_id
+    WHERE a.collected_ms IS NULL AND a.report_id IS NOT NULL AND a.ended_ms < {{now}} - CAST(:older_ms AS BIGINT)
     ORDER BY a.ended_ms LIMIT :limit
     """
 )
@@ -171,6 +175,9 @@ class SqlLedger:
     async def batch(self, task_ids: Sequence[int], who: Owner) -> list[Task]:
         return await self._database.glance(pages.batch(task_ids, who), tenant=who.tenant)
 
+    async def outputs(self, task_ids: Sequence[int], who: Owner) -> dict[int, str]:
+        return await self._database.glance(pages.outputs(task_ids), tenant=who.tenant)
+
     async def page(self, where: Filter) -> Listing:
         return await self._database.glance(pages.tasks(where), tenant=where.who.tenant)
 
@@ -182,6 +189,10 @@ class SqlLedger:
     ) -> list[LoggedEvent]:
         return await self._database.glance(_events(task_id, after, limit), tenant=who.tenant if who else None)
 
+    async def last_events(self, task_id: int, *, limit: int) -> list[LoggedEvent]:
+        rows = await self._database.glance(_rows(LAST_EVENTS, task_id=task_id, limit=limit))
+        return [_event(row) for row in reversed(rows)]
+
     async def attempts(self, task_id: int) -> list[Attempt]:
         return await self._database.glance(_attempts(ATTEMPTS_OF, task_id=task_id))
 
@@ -191,6 +202,12 @@ class SqlLedger:
     async def lapsed(self, *, limit: int) -> list[tuple[Attempt, int]]:
         rows = await self._database.glance(_rows(LAPSED, limit=limit))
         return [(attempt_of(row), row[-1]) for row in rows]
+
+    async def now_ms(self) -> int:
+        return int((await self._database.glance(_rows(NOW)))[0][0])
+
+    async def restart_times(self, *, lease_ms: int) -> int:
+        return await self._database.write(clock.restart(lease_ms))
 
     async def mend_times(self, *, lease_ms: int) -> int:
         # Nearly always there is nothing to mend, and a look costs less than a write.
@@ -204,6 +221,10 @@ class SqlLedger:
     async def leavings(self, *, older_ms: int, limit: int) -> list[tuple[Task, UUID]]:
         rows = await self._database.glance(_rows(LEAVINGS, older_ms=older_ms, limit=limit))
         return [(task, UUID(row[-1])) for task, row in _readable(rows)]
+
+    async def reported(self, *, older_ms: int, limit: int) -> list[tuple[Task, UUID, str]]:
+        rows = await self._database.glance(_rows(REPORTED, older_ms=older_ms, limit=limit))
+        return [(task, UUID(row[-2]), row[-1]) for task, row in _readable(rows)]
 
     async def collected(self, attempt_id: UUID) -> None:
         await self._database.write(_rows(COLLECTED, id=str(attempt_id)))
@@ -220,10 +241,8 @@ class SqlLedger:
         rows = await self._database.glance(_rows(DELIVERIES, attempt_id=str(attempt_id), limit=limit))
         return [Delivery(*row) for row in rows]
 
-    async def jobs(self, who: Owner, *, before_ms: int, limit: int) -> list[Attempt]:
-        return await self._database.read(
-            _attempts(JOBS, tenant=who.tenant, owner=who.user, before=before_ms, limit=limit), tenant=who.tenant
-        )
+    async def jobs(self, where: JobFilter) -> JobListing:
+        return await self._database.glance(jobs.page(where), tenant=where.who.tenant)
 
     async def ping(self) -> None:
         await self._database.glance(_rows(PING))
@@ -272,7 +291,11 @@ def _beat(attempt_ids: Sequence[UUID], worker: str, lease_ms: int) -> Op[set[UUI
 
 def _events(task_id: int, after: int, limit: int) -> Op[list[LoggedEvent]]:
     rows = yield EVENTS(task_id=task_id, after=after, limit=limit)
-    return [LoggedEvent(row[0], row[1], row[2], decode(row[3]), row[4]) for row in rows]
+    return [_event(row) for row in rows]
+
+
+def _event(row: Row) -> LoggedEvent:
+    return LoggedEvent(row[0], row[1], row[2], decode(row[3]), row[4])
 
 
 def _attempts(statement: Statement, **params: object) -> Op[list[Attempt]]:

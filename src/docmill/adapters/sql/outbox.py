@@ -11,6 +11,7 @@ from typing import Any
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import encode
+from docmill.adapters.sql.sealing import Sealer
 from docmill.adapters.sql.statement import Bulk, Op, Row, Statement
 from docmill.adapters.sql.webhooks import BURY, webhook_of
 from docmill.adapters.sql.webhooks import COLUMNS as WEBHOOK_COLUMNS
@@ -29,8 +30,8 @@ OWN = "id = :id AND tenant = :tenant AND owner = :owner"
 ANNOUNCE = Bulk(
     """
     INSERT INTO notices (message_id, webhook_id, tenant, owner, kind, task_id, payload, state, tries, round_from,
-                         due_ms, queued_ms, created_ms)
-    SELECT :message_id, id, tenant, owner, :kind, :task_id, :payload, 'pending', 0, 0, {now}, {now}, {now}
+                         due_ms, scheduled_ms, queued_ms, created_ms)
+    SELECT :message_id, id, tenant, owner, :kind, :task_id, :payload, 'pending', 0, 0, {now}, {now}, {now}, {now}
     FROM webhooks {and_rows}
     WHERE tenant = :tenant AND owner = :owner AND disabled_ms IS NULL AND (kinds = '' OR kinds LIKE :wanted)
     """,
@@ -39,9 +40,9 @@ ANNOUNCE = Bulk(
 ADD = Statement(
     f"""
     INSERT INTO notices (message_id, webhook_id, tenant, owner, kind, task_id, payload, state, tries, round_from,
-                         due_ms, queued_ms, created_ms)
+                         due_ms, scheduled_ms, queued_ms, created_ms)
     VALUES (:message_id, :webhook_id, :tenant, :owner, :kind, NULL, :payload, 'pending', 1, 0,
-            {{now}} + CAST(:lease_ms AS BIGINT), {{now}}, {{now}})
+            {{now}} + CAST(:lease_ms AS BIGINT), {{now}}, {{now}}, {{now}})
     RETURNING {COLUMNS}, {{now}}
     """
 )
@@ -55,7 +56,7 @@ WAITING = Statement(
 WEBHOOK = Statement(f"SELECT {WEBHOOK_COLUMNS} FROM webhooks WHERE id = :id")
 CLAIM = Statement(
     f"""
-    UPDATE notices SET tries = tries + 1, due_ms = {{now}} + CAST(:lease_ms AS BIGINT)
+    UPDATE notices SET tries = tries + 1, due_ms = {{now}} + CAST(:lease_ms AS BIGINT), scheduled_ms = {{now}}
     WHERE id IN (
         SELECT id FROM notices WHERE webhook_id = :webhook_id AND state = 'pending' AND due_ms <= {{now}}
         ORDER BY due_ms, id LIMIT :limit {{skip_locked}}
@@ -66,7 +67,8 @@ CLAIM = Statement(
 LOCK_WEBHOOK = Statement("SELECT id FROM webhooks WHERE id = :id {lock}")
 SETTLE = Statement(
     """
-    UPDATE notices SET state = :state, due_ms = {now} + CAST(:delay_ms AS BIGINT), status = :status, code = :code,
+    UPDATE notices SET state = :state, due_ms = {now} + CAST(:delay_ms AS BIGINT), scheduled_ms = {now},
+           status = :status, code = :code,
            ended_ms = CASE WHEN CAST(:state AS TEXT) = 'pending' THEN NULL ELSE {now} END
     WHERE id = :id AND tries = :tries AND state = 'pending'
     RETURNING id
@@ -82,12 +84,29 @@ DISABLE = Statement(
     "UPDATE webhooks SET disabled_ms = {now}, disabled_code = :code, updated_ms = {now}"
     " WHERE id = :id AND disabled_ms IS NULL"
 )
-RELEASE = Statement("UPDATE notices SET due_ms = {now} WHERE id = :id AND tries = :tries AND state = 'pending'")
+RELEASE = Statement(
+    "UPDATE notices SET due_ms = {now}, scheduled_ms = {now} WHERE id = :id AND tries = :tries AND state = 'pending'"
+)
+# The clock was set back after these were scheduled: each waits as long as it was meant to, from now on.
+IS_AHEAD = Statement(
+    "SELECT id FROM notices WHERE state = 'pending' AND scheduled_ms > {now} + CAST(:margin_ms AS BIGINT) LIMIT 1"
+)
+RESCHEDULE = Statement(
+    """
+    UPDATE notices SET due_ms = due_ms - scheduled_ms + {now}, scheduled_ms = {now},
+           queued_ms = CASE WHEN queued_ms > {now} THEN {now} ELSE queued_ms END
+    WHERE state = 'pending' AND scheduled_ms > {now} + CAST(:margin_ms AS BIGINT) RETURNING id
+    """
+)
+CLOCK_MARGIN_MS = 60_000
+"""Further ahead than the clocks of two database servers may differ after a failover."""
 GET = Statement(f"SELECT {COLUMNS} FROM notices WHERE {OWN}")
 TRIES = Statement(
     "SELECT number, status, code, why, took_ms, at_ms FROM notice_tries WHERE notice_id = :id ORDER BY number"
 )
-AGAIN = "state = 'pending', round_from = tries, due_ms = {now}, queued_ms = {now}, ended_ms = NULL"
+AGAIN = (
+    "state = 'pending', round_from = tries, due_ms = {now}, scheduled_ms = {now}, queued_ms = {now}, ended_ms = NULL"
+)
 REQUEUE = Statement(f"UPDATE notices SET {AGAIN} WHERE {OWN} AND state <> 'pending' RETURNING {COLUMNS}")
 REQUEUE_DEAD = Statement(
     f"UPDATE notices SET {AGAIN} WHERE webhook_id = :webhook_id AND tenant = :tenant AND owner = :owner"
@@ -110,23 +129,31 @@ ORPHANS = Statement(
 
 
 class SqlOutbox:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sealer: Sealer) -> None:
         self._database = database
+        self._sealer = sealer
 
     async def add(self, message: Message, webhook_id: str, who: Owner, *, lease_ms: int) -> Sending | None:
-        return await self._database.write(_add(message, webhook_id, who, lease_ms), tenant=who.tenant)
+        op = _add(message, webhook_id, who, lease_ms, self._sealer)
+        return await self._database.write(op, tenant=who.tenant)
 
     async def waiting(self) -> list[str]:
         return [row[0] for row in await self._database.glance(_rows(WAITING))]
 
     async def claim(self, webhook_id: str, *, limit: int, lease_ms: int) -> list[Sending]:
-        return await self._database.write(_claim(webhook_id, limit, lease_ms))
+        return await self._database.write(_claim(webhook_id, limit, lease_ms, self._sealer))
 
     async def settle(self, notice: Notice, answer: Answer, outcome: Outcome) -> bool:
         return await self._database.write(_settle(notice, answer, outcome))
 
     async def release(self, notice: Notice) -> None:
         await self._database.write(_rows(RELEASE, id=notice.id, tries=notice.tries))
+
+    async def mend_times(self) -> int:
+        # Nearly always there is nothing to mend, and a look costs less than a write.
+        if not await self._database.glance(_rows(IS_AHEAD, margin_ms=CLOCK_MARGIN_MS)):
+            return 0
+        return len(await self._database.write(_rows(RESCHEDULE, margin_ms=CLOCK_MARGIN_MS)))
 
     async def get(self, notice_id: int, who: Owner) -> Notice | None:
         rows = await self._database.glance(_rows(GET, id=notice_id, **_owner(who)), tenant=who.tenant)
@@ -174,7 +201,7 @@ def _rows(statement: Statement, **params: Any) -> Op[list[Row]]:
     return (yield statement(**params))
 
 
-def _add(message: Message, webhook_id: str, who: Owner, lease_ms: int) -> Op[Sending | None]:
+def _add(message: Message, webhook_id: str, who: Owner, lease_ms: int, sealer: Sealer) -> Op[Sending | None]:
     found = yield WEBHOOK(id=webhook_id)
     if not found:
         return None
@@ -186,14 +213,14 @@ def _add(message: Message, webhook_id: str, who: Owner, lease_ms: int) -> Op[Sen
         lease_ms=lease_ms,
         **_owner(who),
     )
-    return Sending(notice_of(rows[0]), webhook_of(found[0]), rows[0][-1])
+    return Sending(notice_of(rows[0]), webhook_of(found[0], sealer), rows[0][-1])
 
 
-def _claim(webhook_id: str, limit: int, lease_ms: int) -> Op[list[Sending]]:
+def _claim(webhook_id: str, limit: int, lease_ms: int, sealer: Sealer) -> Op[list[Sending]]:
     found = yield WEBHOOK(id=webhook_id)
     if not found:
         return []
-    webhook = webhook_of(found[0])
+    webhook = webhook_of(found[0], sealer)
     if not webhook.is_enabled:
         # Somebody disabled it in the moment in which a task ended.
         yield BURY(id=webhook_id, code="webhook_disabled")

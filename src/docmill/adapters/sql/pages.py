@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from docmill.adapters.sql.rows import STATUS_OF, TASK_COLUMNS, task_of
+from docmill.adapters.sql.rows import STATUS_OF, TASK_COLUMNS, encode, task_of
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.access import Owner
-from docmill.core.face import moved
+from docmill.core.face import insert_result, moved, omit_result
 from docmill.core.task import Status, Task
 from docmill.ports import Face, Faces, Filter, Listing
 
@@ -34,7 +34,15 @@ def _lists(columns: str) -> _Lists:
 
 
 LISTS = _lists(TASK_COLUMNS)
-FACES = _lists("id, face, status, progress, updated_ms")
+FACES = _lists(
+    "id, face, status, progress, updated_ms,"
+    " CASE WHEN status = 'completed' THEN (SELECT output FROM results WHERE task_id = tasks.id) END"
+)
+OUTPUTS = Statement(
+    "SELECT task_id, output FROM results"
+    " WHERE task_id IN (SELECT CAST(value AS BIGINT) FROM {each}(CAST(:ids AS {json})))"
+)
+_COMPLETED = Status.COMPLETED.value
 _BY_IDS: dict[int, Statement] = {}
 
 
@@ -45,12 +53,21 @@ def tasks(where: Filter) -> Op[Listing]:
 
 def faces(where: Filter) -> Op[Faces]:
     rows, total = yield from _page(FACES, where)
-    return Faces([_face(row) for row in rows], total)
-
-
-def _face(row: Row) -> Face:
-    number, face, status, progress, updated_ms, _ = row
-    return number, moved(face, progress, updated_ms) if STATUS_OF[status] is Status.RUNNING else face
+    found: list[Face] = []
+    unread: list[int] = []
+    for number, face, status, progress, updated_ms, output, _ in rows:
+        shown = face
+        if output:
+            shown = insert_result(face, output)
+        elif status == _COMPLETED:
+            if output is None:
+                unread.append(number)
+            else:
+                shown = omit_result(face)
+        elif STATUS_OF[status] is Status.RUNNING:
+            shown = moved(face, progress, updated_ms)
+        found.append((number, shown))
+    return Faces(found, total, unread)
 
 
 def _page(lists: _Lists, where: Filter) -> Op[tuple[list[Row], int]]:
@@ -85,3 +102,8 @@ def _by_ids(count: int) -> Statement:
             f"SELECT {TASK_COLUMNS} FROM tasks WHERE tenant = :tenant AND owner = :owner AND id IN ({names})"
         )
     return _BY_IDS[count]
+
+
+def outputs(task_ids: Sequence[int]) -> Op[dict[int, str]]:
+    rows = yield OUTPUTS(ids=encode(list(task_ids)))
+    return {row[0]: row[1] for row in rows}

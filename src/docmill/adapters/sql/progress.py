@@ -38,7 +38,7 @@ LOOK = Statement(
 LOAD = Statement(
     """
     SELECT a.id, t.id, t.version, t.event_seq, t.progress, t.updated_ms, t.attempt_id, t.status,
-           a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms, t.version
+           a.stage, a.state, a.token_hash, a.process_id, a.lease_ms, a.deadline_ms, a.timeout_ms, a.failure, t.version
     FROM tasks t JOIN attempts a ON a.task_id = t.id
     WHERE a.id IN (SELECT value FROM {each}(CAST(:ids AS {json})))
     ORDER BY t.id {lock}
@@ -53,7 +53,10 @@ UPDATE_TASK = Statement(
 )
 NAME_PROCESS = Statement("UPDATE tasks SET body = :body, face = :face WHERE id = :id")
 SIGN_OF_LIFE = Statement(
-    "UPDATE attempts SET deadline_ms = :deadline_ms, lease_ms = NULL, process_id = :process_id WHERE id = :id"
+    """
+    UPDATE attempts SET deadline_ms = :deadline_ms, lease_ms = NULL, process_id = :process_id, failure = NULL
+    WHERE id = :id
+    """
 )
 INSERT_EVENT = Statement(
     "INSERT INTO events (task_id, seq, kind, data, at_ms) VALUES (:task_id, :seq, 'progress', :data, :now_ms)"
@@ -84,6 +87,8 @@ class _Job:
     lease_ms: int | None
     deadline_ms: int | None
     timeout_ms: int | None
+    failure: str | None
+    """An error that the worker logged, and that progress makes void."""
     stored: int
     """The version of the task's row. It may be behind, until the daybook is posted."""
 
@@ -108,7 +113,7 @@ class _Job:
         self.version += 1
         self.event_seq += 1
         self.updated_ms = max(self.updated_ms, now_ms)  # the clock may have been set back
-        data = machine.progress_said(self.progress, said.phase, said.message)
+        data = machine.progress_said(self.progress, said.phase, said.message, said.percent)
         return self.task_id, self.event_seq, self.version, self.progress, self.updated_ms, encode(data), now_ms
 
     def lives(self, process_id: str | None, now_ms: int) -> bool:
@@ -121,10 +126,10 @@ class _Job:
         is_new = process_id is not None and process_id != self.process_id
         # One further ahead is from before the clock was set back, and may have been mended since.
         is_ahead = self.deadline_ms is not None and due_ms <= self.deadline_ms <= latest_ms
-        if not is_new and self.lease_ms is None and is_ahead:
+        if not is_new and self.lease_ms is None and self.failure is None and is_ahead:
             return False
         self.process_id = process_id or self.process_id
-        self.lease_ms = None
+        self.lease_ms = self.failure = None
         self.deadline_ms = latest_ms
         return True
 

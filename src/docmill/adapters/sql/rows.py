@@ -17,9 +17,10 @@ TASK_COLUMNS = (
 )
 ATTEMPT_COLUMNS = (
     "id, task_id, number, stage, state, owner, due_ms, lease_ms, deadline_ms, started_ms, ended_ms,"
-    " worker, dialect, token_hash, process_id, timeout_ms, outcome_hash"
+    " worker, dialect, token_hash, process_id, timeout_ms, outcome_hash, failure, start_ids, job_status"
 )
 TASK_WIDTH = TASK_COLUMNS.count(",") + 1
+ATTEMPT_WIDTH = ATTEMPT_COLUMNS.count(",") + 1
 
 
 def of(table: str, columns: str) -> str:
@@ -43,6 +44,9 @@ class Body(msgspec.Struct, omit_defaults=True):
     fault: Fault | None = None
     errors: int = 0
     crashes: int = 0
+    lost_workers: int = 0
+    lost_alone: int = 0
+    runs_alone: bool = False
     source_sha256: str | None = None
     source_size: int | None = None
     engine: str | None = None
@@ -50,16 +54,19 @@ class Body(msgspec.Struct, omit_defaults=True):
     pages_done: int | None = None
     pages_total: int | None = None
     damaged_pages: tuple[int, ...] = ()
+    missing_archives: tuple[str, ...] = ()
     provider_task_id: str | None = None
     job_id: UUID | None = None
     document_id: UUID | None = None
     twin_path: str | None = None
     mounted_path: str | None = None
+    mount_table_id: int | None = None
 
 
 FIELDS = Body.__struct_fields__
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Body)
+_fault_decoder = msgspec.json.Decoder(Fault)
 
 
 def encode(value: Any) -> str:
@@ -103,11 +110,15 @@ def task_of(row: Row) -> Task:
 
 
 def attempt_of(row: Row) -> Attempt:
-    return Attempt(
+    # The columns stand in Attempt's order; the conformance suite compares whole attempts.
+    return Attempt(  # type: ignore[call-arg]
         UUID(row[0]),
         row[1],
         row[2],
         STAGE_OF[row[3]],
         STATE_OF[row[4]],
         *row[5:17],
+        _fault_decoder.decode(row[17]) if row[17] else None,
+        tuple(decode(row[18])) if row[18] else (),
+        row[19],
     )

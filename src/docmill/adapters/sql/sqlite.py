@@ -15,6 +15,7 @@ in one of its own, and soon in any case.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -75,8 +76,11 @@ class SqliteDatabase:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="sqlite-read")
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="sqlite-keep")
         self._copying: Future[None] | None = None
+        _create_private(path)
         self._connection = self._connect()
         self._connection.pragma("journal_mode", "wal")
+        # Zero what is deleted, as far as that needs no more writing: an old secret must not stay in a free page.
+        self._connection.pragma("secure_delete", "fast")
         self._connection.pragma("synchronous", "full")
         self._synchronous = "full"
         self._log_pages = 0
@@ -140,6 +144,15 @@ class SqliteDatabase:
                 yield Query(Statement(part), {})
 
         await self.write(run())
+
+    async def truncate_log(self) -> None:
+        """Copy all of the log into the database and empty its file, if nobody else reads it."""
+
+        def run() -> None:
+            with suppress(apsw.Error):
+                self._own_connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+        await asyncio.wrap_future(self._keeper.submit(run))
 
     async def close(self) -> None:
         if self._closed:
@@ -338,6 +351,12 @@ class SqliteDatabase:
         if not is_first:
             connection.execute("RELEASE op")
         return value, None
+
+
+def _create_private(path: Path) -> None:
+    """A new file is its owner's alone; SQLite gives its log and index the same rights."""
+    with suppress(FileExistsError, OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _drive(connection: apsw.Connection, op: Op[T]) -> T:

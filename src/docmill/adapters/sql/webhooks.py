@@ -1,15 +1,17 @@
 """Webhooks in SQL: where to send, and with which secrets.
 
-A secret is kept as it is, for every message is signed with it; whoever can read the database can sign.
+Every message is signed with the secrets, so they must be readable: they are encrypted with the deployment's secret.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.rows import decode, encode
+from docmill.adapters.sql.sealing import Sealer, Unreadable
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.access import Owner
 from docmill.core.errors import Conflict
@@ -25,6 +27,7 @@ ADD = Statement(
     " CASE WHEN CAST(:enabled AS BIGINT) = 1 THEN NULL ELSE {now} END, {moment}, {moment})"
     f" RETURNING {COLUMNS}"
 )
+ANY = Statement("SELECT 1 FROM webhooks LIMIT 1")
 GET = Statement(f"SELECT {COLUMNS} FROM webhooks WHERE {OWN}")
 LOAD = Statement(f"SELECT {COLUMNS}, {{now}} FROM webhooks WHERE {OWN} {{lock}}")
 LIST = Statement(f"SELECT {COLUMNS} FROM webhooks WHERE tenant = :tenant AND owner = :owner ORDER BY created_ms, id")
@@ -42,26 +45,63 @@ BURY = Statement(
 )
 
 
+SECRETS = Statement("SELECT id, secrets FROM webhooks ORDER BY id LIMIT 1000")
+NOT_SEALED = Statement(
+    "SELECT id, secrets FROM webhooks WHERE substr(secrets, 1, CAST(:length AS INTEGER)) <> :mark ORDER BY id"
+)
+RESEAL = Statement("UPDATE webhooks SET secrets = :sealed WHERE id = :id AND secrets = :before")
+
+
 class SqlWebhooks:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sealer: Sealer) -> None:
         self._database = database
+        self._sealer = sealer
+
+    async def unreadable(self) -> int:
+        count = 0
+        for webhook_id, value in await self._database.read(_rows(SECRETS)):
+            try:
+                self._sealer.unseal(value, bound_to=webhook_id)
+            except Unreadable:
+                count += 1
+        return count
+
+    async def seal_all(self) -> tuple[int, int]:
+        """Encrypt what the current key has not encrypted yet; how many were, and how many no key can read."""
+        if not await self._database.read(_rows(ANY)):
+            return 0, 0  # a deployment without webhooks needs no key
+        mark = self._sealer.mark
+        rows = await self._database.read(_rows(NOT_SEALED, mark=mark, length=len(mark)))
+        sealed = unreadable = 0
+        for webhook_id, before in rows:
+            try:
+                text = self._sealer.unseal(before, bound_to=webhook_id)
+            except Unreadable:
+                unreadable += 1
+                continue
+            after = self._sealer.seal(text, bound_to=webhook_id)
+            await self._database.write(_rows(RESEAL, id=webhook_id, before=before, sealed=after))
+            sealed += 1
+        return sealed, unreadable
 
     async def add(self, webhook_id: str, draft: WebhookDraft, secret: str, who: Owner, *, most: int) -> Webhook:
-        return await self._database.write(_add(webhook_id, draft, secret, who, most), tenant=who.tenant)
+        op = _add(webhook_id, draft, secret, who, most, self._sealer)
+        return await self._database.write(op, tenant=who.tenant)
 
     async def get(self, webhook_id: str, who: Owner) -> Webhook | None:
         rows = await self._database.glance(_rows(GET, id=webhook_id, **_owner(who)), tenant=who.tenant)
-        return webhook_of(rows[0]) if rows else None
+        return webhook_of(rows[0], self._sealer) if rows else None
 
     async def list(self, who: Owner) -> list[Webhook]:
         rows = await self._database.glance(_rows(LIST, **_owner(who)), tenant=who.tenant)
-        return [webhook_of(row) for row in rows]
+        return [webhook_of(row, self._sealer) for row in rows]
 
     async def replace(self, webhook_id: str, draft: WebhookDraft, who: Owner) -> Webhook | None:
-        return await self._database.write(_replace(webhook_id, draft, who), tenant=who.tenant)
+        return await self._database.write(_replace(webhook_id, draft, who, self._sealer), tenant=who.tenant)
 
     async def rotate(self, webhook_id: str, secret: str, who: Owner, *, overlap_ms: int) -> Webhook | None:
-        return await self._database.write(_rotate(webhook_id, secret, who, overlap_ms), tenant=who.tenant)
+        op = _rotate(webhook_id, secret, who, overlap_ms, self._sealer)
+        return await self._database.write(op, tenant=who.tenant)
 
     async def remove(self, webhook_id: str, who: Owner) -> bool:
         return await self._database.write(_remove(webhook_id, who), tenant=who.tenant)
@@ -71,31 +111,32 @@ def _rows(statement: Statement, **params: Any) -> Op[list[Row]]:
     return (yield statement(**params))
 
 
-def _add(webhook_id: str, draft: WebhookDraft, secret: str, who: Owner, most: int) -> Op[Webhook]:
+def _add(webhook_id: str, draft: WebhookDraft, secret: str, who: Owner, most: int, sealer: Sealer) -> Op[Webhook]:
     count = yield COUNT(**_owner(who))
     if count[0][0] >= most:
         raise Conflict("webhook_limit", limit=most)
-    rows = yield ADD(id=webhook_id, secrets=encode([asdict(Secret(secret))]), **_owner(who), **_columns(draft))
-    return webhook_of(rows[0])
+    sealed = _sealed(sealer, webhook_id, [Secret(secret)])
+    rows = yield ADD(id=webhook_id, secrets=sealed, **_owner(who), **_columns(draft))
+    return webhook_of(rows[0], sealer)
 
 
-def _replace(webhook_id: str, draft: WebhookDraft, who: Owner) -> Op[Webhook | None]:
+def _replace(webhook_id: str, draft: WebhookDraft, who: Owner, sealer: Sealer) -> Op[Webhook | None]:
     rows = yield REPLACE(id=webhook_id, **_owner(who), **_columns(draft))
     if not rows:
         return None
     if not draft.enabled:
         # What waits would clog the line for ever; as dead letters it can be sent again with one word.
         yield BURY(id=webhook_id, code="webhook_disabled")
-    return webhook_of(rows[0])
+    return webhook_of(rows[0], sealer)
 
 
-def _rotate(webhook_id: str, secret: str, who: Owner, overlap_ms: int) -> Op[Webhook | None]:
+def _rotate(webhook_id: str, secret: str, who: Owner, overlap_ms: int, sealer: Sealer) -> Op[Webhook | None]:
     rows = yield LOAD(id=webhook_id, **_owner(who))
     if not rows:
         return None
-    secrets = rotated(webhook_of(rows[0]).secrets, secret, now_ms=rows[0][-1], overlap_ms=overlap_ms)
-    rows = yield ROTATE(id=webhook_id, secrets=encode([asdict(one) for one in secrets]))
-    return webhook_of(rows[0])
+    secrets = rotated(webhook_of(rows[0], sealer).secrets, secret, now_ms=rows[0][-1], overlap_ms=overlap_ms)
+    rows = yield ROTATE(id=webhook_id, secrets=_sealed(sealer, webhook_id, secrets))
+    return webhook_of(rows[0], sealer)
 
 
 def _remove(webhook_id: str, who: Owner) -> Op[bool]:
@@ -123,14 +164,26 @@ def spelled(kinds: tuple[str, ...]) -> str:
     return f" {' '.join(kinds)} " if kinds else ""
 
 
-def webhook_of(row: Row) -> Webhook:
+def _sealed(sealer: Sealer, webhook_id: str, secrets: Sequence[Secret]) -> str:
+    return sealer.seal(encode([asdict(one) for one in secrets]), bound_to=webhook_id)
+
+
+def _unsealed(sealer: Sealer, webhook_id: str, value: str) -> tuple[Secret, ...]:
+    """Without the deployment's secret there are none: the webhook is still listed, and can get a new one."""
+    try:
+        return tuple(Secret(**one) for one in decode(sealer.unseal(value, bound_to=webhook_id)))
+    except Unreadable:
+        return ()
+
+
+def webhook_of(row: Row, sealer: Sealer) -> Webhook:
     webhook_id, url, description, kinds, secrets, created_ms, updated_ms, disabled_ms, disabled_code = row[:9]
     return Webhook(
         id=webhook_id,
         url=url,
         description=description,
         kinds=tuple(kinds.split()),
-        secrets=tuple(Secret(**one) for one in decode(secrets)),
+        secrets=_unsealed(sealer, webhook_id, secrets),
         created_ms=created_ms,
         updated_ms=updated_ms,
         disabled_ms=disabled_ms,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import time
@@ -13,23 +12,24 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from docmill.adapters.stores.names import place_of
-from docmill.core.errors import BadRequest, DocmillError, StageFailed, StorageFull
+from docmill.core.errors import FULL_ERRNOS, BadRequest, DocmillError, StageFailed, StorageFull
 from docmill.ports import Stored
 
 T = TypeVar("T")
 
 LEFTOVER_AGE: Final = 3600.0
 DIGEST_ATTRIBUTE: Final = b"user.docmill.sha256"
+FILENAME_ATTRIBUTE: Final = b"user.docmill.filename"
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Draft:
     """A temporary file, made by the first write, that knows its size and digest."""
 
-    def __init__(self, key: str, folder: Path) -> None:
+    def __init__(self, key: str, folder: Path, filename: str = "") -> None:
         self.key = key
+        self.filename = filename
         self.place = place_of(key)
         name = uuid4().hex
         self.path = folder / name[0] / name
@@ -62,8 +62,10 @@ class Draft:
         self._chunks, self.waiting = [], 0
 
     def seal(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # without attributes, stat does not know the digest
+        with contextlib.suppress(OSError, AttributeError):  # without attributes, stat knows neither digest nor name
             os.setxattr(self._fd, DIGEST_ATTRIBUTE, self._digest.hexdigest().encode())
+            if self.filename:
+                os.setxattr(self._fd, FILENAME_ATTRIBUTE, self.filename.encode())
         os.fsync(self._fd)
 
     def move(self, folder: int) -> None:
@@ -85,7 +87,8 @@ class Draft:
     def outcome(self) -> Stored | Exception:
         if self.error:
             return self.error
-        return Stored(self.key, self.size, self._digest.hexdigest(), describe(self.key, self._fd).etag)
+        etag = describe(self.key, self._fd).etag
+        return Stored(self.key, self.size, self._digest.hexdigest(), etag, self.filename)
 
     def close(self) -> None:
         """Close it. If it was not moved into place, it is gone."""
@@ -109,11 +112,16 @@ def collect_leftovers(folder: Path, age: float = LEFTOVER_AGE) -> int:
 
 def describe(key: str, fd: int) -> Stored:
     facts = os.fstat(fd)
+    digest = _read_attribute(fd, DIGEST_ATTRIBUTE)
+    etag = digest or f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
+    return Stored(key, facts.st_size, digest, etag, _read_attribute(fd, FILENAME_ATTRIBUTE))
+
+
+def _read_attribute(fd: int, name: bytes) -> str:
     try:
-        digest = os.getxattr(fd, DIGEST_ATTRIBUTE).decode("ascii", "replace")
+        return os.getxattr(fd, name).decode("utf-8", "replace")
     except (OSError, AttributeError):
-        digest = ""
-    return Stored(key, facts.st_size, digest, digest or f"{facts.st_mtime_ns:x}-{facts.st_size:x}")
+        return ""
 
 
 def in_the_way() -> BadRequest:
@@ -126,6 +134,6 @@ def guarded(function: Callable[..., T], *args: object) -> T:
     except DocmillError:
         raise
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_ERRNOS:
             raise StorageFull("storage_full") from error
         raise StageFailed("storage_failed", why=error.strerror or type(error).__name__) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 
@@ -16,6 +17,17 @@ def make_folder(path: Path) -> None:
         make_folder(path.parent)
     path.mkdir(exist_ok=True)
     sync_folder(path.parent)
+
+
+def make_private(path: Path) -> None:
+    """Take every right on it from all but its owner. What is not ours to change stays as it is.
+
+    A folder with the sticky bit, such as /tmp, is shared on purpose.
+    """
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        mode = path.stat().st_mode
+        if mode & 0o077 and not mode & stat.S_ISVTX:
+            path.chmod(mode & 0o700)
 
 
 def sync_folder(path: Path) -> None:

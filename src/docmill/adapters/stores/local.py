@@ -62,8 +62,10 @@ class LocalStore:
         self._growing = threading.Lock()
         collect_leftovers(self._temporary)
 
-    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
-        draft = Draft(key, self._temporary)
+    async def put(
+        self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None, filename: str = ""
+    ) -> Stored:
+        draft = Draft(key, self._temporary, filename)
         size = 0
         try:
             async for chunk in chunks:

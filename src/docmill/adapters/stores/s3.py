@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -33,6 +34,7 @@ OFF_LOOP: Final = 64 << 10
 LONGEST_KEY: Final = 1024
 """Bytes of UTF-8, the prefix included: S3's limit."""
 DIGEST: Final = "sha256"
+FILENAME: Final = "filename"
 TIMEOUT_S: Final = 30.0
 CONNECT_S: Final = 5.0
 RETRY_S: Final = 20.0
@@ -59,13 +61,16 @@ class CloudStore:
             **dict(options or {}),
         )
 
-    async def put(self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None) -> Stored:
+    async def put(
+        self, key: str, chunks: AsyncIterable[bytes], *, limit: int | None = None, filename: str = ""
+    ) -> Stored:
         self._check(key)
         upload = _Upload(chunks, limit)
         head = await upload.up_to(self._part)
         if upload.is_complete:
-            return await self._put(key, head, upload.digest)
-        return await self._put_parts(key, upload.with_head(head), lambda: (upload.size, upload.digest))
+            return await self._put(key, head, upload.digest, filename)
+        facts = lambda: (upload.size, upload.digest)  # noqa: E731 - known at the end only
+        return await self._put_parts(key, upload.with_head(head), facts, filename=filename)
 
     async def put_bytes(self, key: str, data: bytes) -> Stored:
         self._check(key)
@@ -171,9 +176,9 @@ class CloudStore:
         if len(key.encode()) + self._prefix_bytes > LONGEST_KEY:
             raise BadRequest("key_invalid", why=f"an object store allows {LONGEST_KEY} bytes")
 
-    async def _put(self, key: str, data: bytes, digest: str) -> Stored:
+    async def _put(self, key: str, data: bytes, digest: str, filename: str = "") -> Stored:
         """In one request. What is there already with the same digest stays as it is; other bytes are replaced."""
-        attributes = {DIGEST: digest}
+        attributes = _attributes(digest, filename)
         with _translated(key):
             try:
                 done = await obstore.put_async(
@@ -184,7 +189,7 @@ class CloudStore:
                 if there and there.sha256 == digest and there.size == len(data):
                     return there
                 done = await obstore.put_async(self._store, key, data, attributes=attributes, use_multipart=False)
-        return Stored(key, len(data), digest, _etag(done))
+        return Stored(key, len(data), digest, _etag(done), filename)
 
     async def _put_parts(
         self,
@@ -192,6 +197,7 @@ class CloudStore:
         chunks: AsyncIterator[bytes],
         facts: Callable[[], tuple[int, str]],
         digest: str | None = None,
+        filename: str = "",
     ) -> Stored:
         """In parts, visible together. If the chunks break off, the parts are given up before this returns."""
         source = _Stoppable(chunks)
@@ -200,7 +206,7 @@ class CloudStore:
                 self._store,
                 key,
                 source,
-                attributes={DIGEST: digest} if digest else None,
+                attributes=_attributes(digest, filename),
                 use_multipart=True,
                 chunk_size=self._part,
                 max_concurrency=PARTS_AT_ONCE,
@@ -221,7 +227,7 @@ class CloudStore:
             with _translated(key):
                 raise error
         size, sha256 = facts()
-        return Stored(key, size, sha256, _etag(done))
+        return Stored(key, size, sha256, _etag(done), filename)
 
 
 class _Upload:
@@ -315,7 +321,23 @@ def _translated(key: str) -> Any:
 
 
 def _described(key: str, found: Any) -> Stored:
-    return Stored(key, found.meta["size"], found.attributes.get(DIGEST, ""), _etag(found.meta))
+    given = found.attributes
+    return Stored(
+        key, found.meta["size"], given.get(DIGEST, ""), _etag(found.meta), _decode_name(given.get(FILENAME, ""))
+    )
+
+
+def _attributes(digest: str | None, filename: str) -> dict[str, str]:
+    """Metadata travel in HTTP headers, which are ASCII: base64 also keeps 255 characters below S3's 2 KB."""
+    name = urlsafe_b64encode(filename.encode()).decode()
+    return ({DIGEST: digest} if digest else {}) | ({FILENAME: name} if name else {})
+
+
+def _decode_name(text: str) -> str:
+    try:
+        return urlsafe_b64decode(text).decode()
+    except ValueError:
+        return ""  # somebody else's metadata
 
 
 def _etag(facts: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from time import monotonic
 
 import watchfiles
 
+DATABASE = "docmill.db"
 LOOK_AGAIN_S = 60.0
 MOST_AT_ONCE = 100_000
 """Files that wait to be seen as written; the others are found by a later look."""
@@ -63,6 +64,8 @@ class Inbox:
             del self._given[gone]
 
     def _note(self, path: Path) -> None:
+        if any(_is_data_folder(one) for one in path.parents if one.is_relative_to(self.folder)):
+            return
         for file in _files(path):
             if len(self._waiting) >= MOST_AT_ONCE:
                 return
@@ -100,11 +103,19 @@ class Inbox:
         return False
 
 
+def _is_data_folder(folder: Path) -> bool:
+    """Whether docmill keeps its own data there, which are no documents."""
+    return (folder / DATABASE).exists()
+
+
 def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
     for folder, folders, names in os.walk(path):
+        if DATABASE in names:
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder, name) for name in sorted(names))
 

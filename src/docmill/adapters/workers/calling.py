@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
+from docmill.core.addresses import TrustedOrigin
 from docmill.core.errors import StageFailed
 
 CONNECT_S = 10.0
 START_S = 120.0
+MAX_ID_LENGTH = 255
+UNKNOWN_ROUTE = (404, 405, 501)
+"""Answers that leave open whether the worker knows another way to cancel."""
 
 
 class Caller:
@@ -23,6 +27,8 @@ class Caller:
         self.url = url
         parts = urlsplit(url)
         self.origin = f"{parts.scheme}://{parts.netloc}"
+        self.trusted = TrustedOrigin(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", headers)
+        self.path = parts.path.rstrip("/")
         self._client = httpx2.AsyncClient(
             headers=headers,
             timeout=httpx2.Timeout(START_S, connect=CONNECT_S),
@@ -53,9 +59,14 @@ class Caller:
             body = None
         return body if isinstance(body, dict) else {}
 
-    async def delete(self, url: str) -> None:
+    async def cancel(self, route: str, job_id: str) -> bool:
+        """`DELETE route/id`, or `POST route/id/cancel` where that is not known; whether the worker accepted it."""
+        url = f"{self.origin}{route}/{quote(job_id, safe='')}"
         async with self._reachable():
-            await self._client.delete(url, timeout=CONNECT_S)
+            answer = await self._client.delete(url, timeout=CONNECT_S)
+            if answer.status_code in UNKNOWN_ROUTE:
+                answer = await self._client.post(f"{url}/cancel", timeout=CONNECT_S)
+        return answer.is_success
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -66,3 +77,15 @@ class Caller:
             yield
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise StageFailed("worker_unreachable", worker=self._name, why=type(error).__name__) from error
+
+
+def ids_in(*values: Any) -> tuple[str, ...]:
+    """Those of the values that are ids, each once: texts, or whole numbers as text."""
+    found = (str(value)[:MAX_ID_LENGTH] for value in values if isinstance(value, str | int) and type(value) is not bool)
+    return tuple(dict.fromkeys(one for one in found if one))
+
+
+def object_in(value: Any, name: str) -> dict[str, Any]:
+    """The object under *name*; empty if there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -101,7 +101,8 @@ async def redeliver_dead(console: Console, visit: Visit, _: Form) -> Response:
 
 async def _show(console: Console, visit: Visit, fresh: Fresh, status: int = 200) -> Response:
     ports, who = visit.ports, visit.who
-    found = await jobs.page(ports, who, before_ms=visit.number("before"), limit=PAGE)
+    listing = await jobs.page(ports, who, before_ms=visit.number("before") or None, limit=PAGE)
+    found = [one.attempt for one in listing.jobs]
     reported = [Reported(one, await ports.ledger.deliveries(one.id, limit=CALLBACKS)) for one in found]
     state = None
     with suppress(ValueError):

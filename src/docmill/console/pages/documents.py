@@ -11,7 +11,7 @@ from uuid import UUID
 from markupsafe import Markup
 from starlette.responses import Response
 
-from docmill.console.markdown import rendered
+from docmill.console.markdown import in_render_thread, rendered_or_plain
 from docmill.console.visit import Visit
 from docmill.contracts import Asset, FileBlob, NormalizedDocument, check
 from docmill.core.errors import DocmillError, NotFound
@@ -33,7 +33,7 @@ MOST_BLOCKS = 2000
 SAME_PLACE = 0.005
 ROOM = 0.004
 EXCERPT = 80
-SIGNS = re.compile(r"[#*_`|\\>]+|^[-+] |!?\[|\]\([^)]*\)|<[^>]*>", re.MULTILINE)
+SIGNS = re.compile(r"[#*_`|\\>]+|^[-+] |!?\[|\]\([^()]*\)|<[^<>]*>", re.MULTILINE)
 """What Markdown writes and nobody reads aloud."""
 
 
@@ -56,6 +56,8 @@ class Leaf:
     assets: list[Asset]
     damage: str | None = None
     spots: list[Spot] = field(default_factory=list)
+    is_plain: bool = False
+    """Too large, or too costly to format: shown as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ async def show(console: Console, visit: Visit) -> Response:
 async def _task(visit: Visit, document: NormalizedDocument) -> Task | None:
     """The task that made it, if it is the visitor's own and still at this version."""
     number = document.meta.external_ref.get("task_id", "") if document.meta.external_ref else ""
-    task = await visit.ports.ledger.get(int(number), visit.who.owner) if number.isdecimal() else None
+    is_id = number.isdecimal() and len(number) < 19
+    task = await visit.ports.ledger.get(int(number), visit.who.owner) if is_id else None
     return task if task and task.document_id == document.ref.document_id else None
 
 
@@ -97,15 +100,20 @@ async def _leaf(visit: Visit, document: NormalizedDocument, task: Task | None) -
     if task and task.artifacts.parsed_key and str(task.run) == document.ref.version:
         try:
             parsed = await load(visit.ports, task.tenant, task.artifacts.parsed_key)
-            return _page_of(document, parsed, number), len(parsed.pages)
+            return await in_render_thread(_page_of, document, parsed, number), len(parsed.pages)
         except NotFound:
             pass
     whole = next((one for one in document.assets if one.media_type == "text/markdown"), None)
     if whole is None or not isinstance(whole.blob, FileBlob) or (whole.blob.size or 0) > MAX_MARKDOWN:
         return None, 0
-    blob = await documents.open_blob(visit.ports, visit.who, whole)
+    try:
+        blob = await documents.open_blob(visit.ports, visit.who, whole)
+    except NotFound:
+        return None, 0
     text = b"".join([chunk async for chunk in blob.stream]).decode("utf-8", "replace")
-    return Leaf(1, rendered(text, {}, ()), [one for one in document.assets if one is not whole]), 1
+    html, is_plain = await in_render_thread(rendered_or_plain, text, {}, ())
+    others = [one for one in document.assets if one is not whole]
+    return Leaf(1, html, others, is_plain=is_plain), 1
 
 
 def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf | None:
@@ -119,9 +127,10 @@ def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf 
     tables = [str(asset.ref.asset_id) for figure, asset in here if figure.kind == "table"]
     blocks = placed_blocks(page.blocks, [figure.bbox for figure, _ in here if figure.bbox])
     lines = page.markdown.split("\n")
+    html, is_plain = rendered_or_plain(page.markdown, images, tables, blocks)
     return Leaf(
         number,
-        rendered(page.markdown, images, tables, blocks),
+        html,
         [asset for _, asset in here],
         page.damage,
         [
@@ -129,6 +138,7 @@ def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf 
             for at, block in blocks.items()
             if block.bbox
         ],
+        is_plain,
     )
 
 

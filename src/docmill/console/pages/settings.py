@@ -1,4 +1,4 @@
-"""How the service is set up: what the doctor finds, the settings in force, API keys."""
+"""API keys, for administrators of a tenant; health checks and the settings in force, for operators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from docmill.console.visit import Form, Visit, admins_only
+from docmill.console.visit import Form, Visit
 from docmill.core.access import Principal
 from docmill.core.errors import NotFound
 from docmill.work import keys
@@ -24,25 +24,30 @@ async def show(console: Console, visit: Visit) -> Response:
 
 async def create_key(console: Console, visit: Visit, form: Form) -> Response:
     """The secret is in this one answer, and nowhere else."""
-    admins_only(visit)
     days = form.get("days")
-    ends = round(time.time() * 1000) + int(days) * DAY_MS if days.isdecimal() and 0 < int(days) <= 36_500 else None
-    who = Principal(form.get("user").strip() or visit.who.user, visit.who.tenant, is_admin=form.get("is_admin") == "1")
-    key, secret = await keys.create(visit.ports, form.get("name"), who, expires_ms=ends)
+    is_number = days.isdecimal() and len(days) <= 5 and 0 < int(days) <= 36_500
+    ends = round(time.time() * 1000) + int(days) * DAY_MS if is_number else None
+    is_operator = form.get("is_operator") == "1"
+    who = Principal(
+        form.get("user").strip() or visit.who.user,
+        form.get("tenant").strip() or visit.who.tenant,
+        is_admin=is_operator or form.get("is_admin") == "1",
+        is_operator=is_operator,
+    )
+    key, secret = await keys.create(visit.ports, form.get("name"), who, by=visit.who, expires_ms=ends)
     return await _show(console, visit, fresh=key, secret=secret)
 
 
 async def revoke_key(console: Console, visit: Visit, form: Form) -> Response:
-    admins_only(visit)
-    if not await keys.revoke(visit.ports, form.get("key_id")):
+    if not await keys.revoke(visit.ports, form.get("key_id"), visit.who):
         raise NotFound("route_not_found")
     return console.redirect(visit, "/settings#keys")
 
 
 async def _show(console: Console, visit: Visit, **fresh: Any) -> Response:
-    is_admin, options = visit.who.is_admin, console.options
+    who, options = visit.who, console.options
     findings = []
-    if is_admin and options.examine and visit.query("examine") == "1":
+    if who.is_operator and options.examine and visit.query("examine") == "1":
         findings = [one async for one in options.examine()]
     return console.render(
         visit,
@@ -50,8 +55,8 @@ async def _show(console: Console, visit: Visit, **fresh: Any) -> Response:
         page="settings",
         findings=findings,
         examined=bool(findings),
-        settings=options.settings if is_admin else {},
-        keys=await keys.listed(visit.ports) if is_admin else [],
+        settings=options.settings if who.is_operator else {},
+        keys=await keys.listed(visit.ports, who) if who.can_manage_keys else [],
         fresh=fresh.get("fresh"),
         secret=fresh.get("secret", ""),
     )

@@ -24,9 +24,9 @@ async def show(console: Console, visit: Visit) -> Response:
 
 
 async def enter(console: Console, visit: Visit, form: Form) -> Response:
-    peer = visit.request.client.host if visit.request.client else ""
+    client = console.options.client_of(visit.request.scope)
     limiter = console.ports.limiter
-    if limiter and (wait := await limiter.hit(f"sign-in:{peer}", limit=GUESSES, window_s=WINDOW_S)):
+    if limiter and (wait := await limiter.hit(f"sign-in:{client}", limit=GUESSES, window_s=WINDOW_S)):
         raise TooMany("rate_limited", retry_after=round(wait) + 1)
     try:
         session = await console.sessions.open(form.get("key"))
@@ -39,6 +39,7 @@ async def enter(console: Console, visit: Visit, form: Form) -> Response:
 
 
 async def leave(console: Console, visit: Visit, _: Form) -> Response:
+    await console.sessions.close(visit.request.cookies.get(COOKIE, ""))
     response = console.redirect(visit, "/sign-in")
     response.delete_cookie(COOKIE, httponly=True, samesite="lax")
     return response

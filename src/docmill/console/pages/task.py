@@ -129,6 +129,7 @@ async def artifact(_: Console, visit: Visit) -> Response:
         "Content-Disposition": f'attachment; filename="task-{found.id}-{name}"',
         "Content-Length": str(stored.size),
         "Content-Security-Policy": "sandbox; default-src 'none'",
+        "Cache-Control": "private, no-store",
     }
     return StreamingResponse(store.stream(key), headers=headers, media_type=ARTIFACTS[name][1])
 

@@ -27,10 +27,11 @@ class Looked:
 
 
 async def show(console: Console, visit: Visit) -> Response:
-    ports, asked = visit.ports, visit.query("check") == "1"
+    ports, is_operator = visit.ports, visit.who.is_operator
+    asked = is_operator and visit.query("check") == "1"
     workers = await asyncio.gather(*(_look(one, asked=asked) for one in ports.workers.values()))
-    held = await ports.ledger.held(limit=HELD) if visit.who.is_admin else []
-    counts = await ports.ledger.counts() if visit.who.is_admin else {}
+    held = await ports.ledger.held(limit=HELD) if is_operator else []
+    counts = await ports.ledger.counts() if is_operator else {}
     return console.render(
         visit,
         "workers.html",

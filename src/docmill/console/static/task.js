@@ -58,7 +58,8 @@ export function task(place) {
     draw();
   };
   const kinds = ["submitted", "started", "progress", "handed_over", "stage_succeeded", "completed", "failed",
-    "retry_scheduled", "cancelled", "retried", "given_back", "worker_lost", "mounted", "twin_drift"];
+    "retry_scheduled", "cancelled", "retried", "given_back", "worker_lost", "isolated", "worker_error", "mounted",
+    "twin_drift"];
   const live = new Live(
     () => `/api/v1/etl/tasks/${place.dataset.task}/events?after=${seq}`,
     {

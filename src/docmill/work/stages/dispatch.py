@@ -10,20 +10,16 @@ import msgspec
 from docmill.core import machine
 from docmill.core.errors import StageFailed
 from docmill.core.machine import Change, Handover, Verdict
-from docmill.core.reports import Progress
+from docmill.core.reports import Started
 from docmill.core.task import Attempt, Status, Task
 from docmill.core.tokens import digest, new_token
 from docmill.ports import Deferred, Dispatch, ExternalWorker, Links, Ports, Stored
 from docmill.work.objects import objects
 from docmill.work.receive import receive, ring
-from docmill.work.stages.step import Step, brief_key, result_prefix
+from docmill.work.stages.step import Step, brief_key, result_key, result_prefix
 
 CALLBACKS = {"secretary": "/api/external/jobs/{job}", "dispatcher": "/api/v1/tasks/{job}/callback/"}
 LINK_SLACK_S = 3600.0
-
-
-def result_key(job_id: UUID) -> str:
-    return f"{result_prefix(job_id)}output.zip"
 
 
 async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Path, stored: Stored) -> Deferred:
@@ -41,7 +37,7 @@ async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Pa
     await ring(ports, change)
     # From here on the worker may call back at any moment, even before dispatch() returns.
     seconds = worker.timeout_s + LINK_SLACK_S
-    process_id = await worker.dispatch(
+    ids = await worker.dispatch(
         Dispatch(
             job_id=step.attempt.id,
             task_id=step.task.id,
@@ -55,11 +51,11 @@ async def hand_over(ports: Ports, step: Step, worker: ExternalWorker, source: Pa
         )
     )
     # It has heard us: from now on its own silence counts, no longer ours.
-    change = await receive(ports, step.task.id, step.attempt.id, Progress(phase="queued", process_id=process_id))
+    change = await receive(ports, step.task.id, step.attempt.id, Started(ids))
     if change.verdict is not Verdict.APPLIED and change.task.status is Status.CANCELLED:
         # Cancelled while the worker was being called: whoever did it did not know yet what to call off.
-        await worker.cancel(step.attempt.id, process_id)
-    return Deferred(process_id)
+        await worker.cancel(step.attempt.id, ids)
+    return Deferred(next(iter(ids), None))
 
 
 async def _write_brief(ports: Ports, step: Step, worker: ExternalWorker, stored: Stored) -> str:

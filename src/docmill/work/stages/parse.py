@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -18,11 +18,12 @@ from docmill.core.machine import StageResult
 from docmill.core.parsed import Parsed
 from docmill.core.task import Artifacts
 from docmill.ports import Deferred, Engine, Ports, Work
-from docmill.work.objects import objects
+from docmill.work.objects import TenantStore, objects, read_json
 from docmill.work.stages import dispatch
 from docmill.work.stages.step import Step
 
 PARSED = "parsed.json"
+MARKDOWN = "mineru.md"
 PUTS_AT_ONCE = 8
 MOST_DAMAGE_TOLD = 100
 TOLD = ("provider", "routed", "slices", "missing_pages")
@@ -52,7 +53,9 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
             filename=step.task.filename,
             folder=folder,
             options=step.task.wishes.parse,
-            is_suspect=step.task.crashes > 0,
+            is_suspect=step.task.crashes > 0 or step.task.lost_workers > 0,
+            tenant=step.task.tenant,
+            is_source_ours=True,
         )
         parsed = await engine.start(work, step.report)
         if isinstance(parsed, Deferred):
@@ -64,23 +67,48 @@ async def run(ports: Ports, step: Step) -> StageResult | Deferred:
 
 async def keep(ports: Ports, step: Step, parsed: Parsed, folder: Path) -> Artifacts:
     """Write the artifacts. The pointer to them follows with the transition, never before."""
-    store, gate = objects(ports, step.task.tenant), asyncio.Semaphore(PUTS_AT_ONCE)
+    store = objects(ports, step.task.tenant)
+    async with _putting() as group:
+        _put_assets(group, store, step, _files(parsed), folder)
+        markdown = group.create_task(store.put_bytes(step.key(MARKDOWN), parsed.markdown.encode()))
+        whole = group.create_task(store.put_bytes(step.key(PARSED), msgspec.json.encode(parsed)))
+    return Artifacts(markdown_key=markdown.result().key, parsed_key=whole.result().key)
+
+
+async def keep_files(ports: Ports, step: Step, assets: Iterable[str], folder: Path) -> Artifacts:
+    """The same for a parse that lies in the folder as files: `mineru.md`, `parsed.json` and `assets/`."""
+    store = objects(ports, step.task.tenant)
+    async with _putting() as group:
+        _put_assets(group, store, step, assets, folder)
+        markdown = group.create_task(store.put_file(step.key(MARKDOWN), folder / MARKDOWN))
+        whole = group.create_task(store.put_file(step.key(PARSED), folder / PARSED))
+    return Artifacts(markdown_key=markdown.result().key, parsed_key=whole.result().key)
+
+
+@asynccontextmanager
+async def _putting() -> AsyncIterator[asyncio.TaskGroup]:
+    """Several puts at once; of their errors the first is raised, so that callers see what kind it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+
+
+def _put_assets(group: asyncio.TaskGroup, store: TenantStore, step: Step, names: Iterable[str], folder: Path) -> None:
+    gate = asyncio.Semaphore(PUTS_AT_ONCE)
 
     async def put(name: str) -> None:
         async with gate:
             await store.put_file(step.key(f"assets/{name}"), folder / "assets" / name)
 
-    async with asyncio.TaskGroup() as group:
-        for name in _files(parsed):
-            group.create_task(put(name))
-        markdown = group.create_task(store.put_bytes(step.key("mineru.md"), parsed.markdown.encode()))
-        whole = group.create_task(store.put_bytes(step.key(PARSED), msgspec.json.encode(parsed)))
-    return Artifacts(markdown_key=markdown.result().key, parsed_key=whole.result().key)
+    for name in names:
+        group.create_task(put(name))
 
 
 async def load(ports: Ports, tenant: str, key: str) -> Parsed:
-    data = await objects(ports, tenant).read(key)
-    return msgspec.json.decode(data, type=Parsed)
+    parsed: Parsed = await read_json(ports, tenant, key, Parsed)
+    return parsed
 
 
 def fingerprint(source_sha256: str, engine: Engine, options: dict[str, object]) -> str:
@@ -112,7 +140,9 @@ def beside(parsed_key: str, name: str) -> str:
 
 
 def _files(parsed: Parsed) -> list[str]:
-    return [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
+    """Each file once: a page image may be a figure, too, and a page without an image has None in its place."""
+    names = [figure.name for figure in parsed.figures] + list(parsed.facts.get("page_images", ()))
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def _result(parsed: Parsed, artifacts: Artifacts, source_sha256: str, *, cache_hit: bool) -> StageResult:

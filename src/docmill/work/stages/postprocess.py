@@ -9,6 +9,7 @@ import msgspec
 
 from docmill.core.errors import NotFound
 from docmill.core.extraction import Extraction
+from docmill.core.face import listed_result
 from docmill.core.machine import WIRE_STAGE, StageResult
 from docmill.core.output import skip_output
 from docmill.core.provenance import tally
@@ -28,9 +29,11 @@ async def run(ports: Ports, step: Step) -> StageResult:
     if rule.mode == "llm":
         return await _extracted(ports, step, rule)
     markdown = (await objects(ports, step.task.tenant).read(step.task.artifacts.markdown_key or "")).decode()
-    output_key = await _keep(ports, step, "output.json", skip_output(step.task.filename, markdown))
+    output = msgspec.json.encode(skip_output(step.task.filename, markdown))
+    output_key = await _keep(ports, step, "output.json", output)
     return StageResult(
         artifacts=replace(step.task.artifacts, output_key=output_key, extraction_key=None),
+        output=listed_result(output),
         facts={"rule": rule.id, "mode": rule.mode},
     )
 
@@ -41,13 +44,16 @@ async def _extracted(ports: Ports, step: Step, rule: Rule) -> StageResult:
         extraction = await extract(ports, rule, step.task, parsed)
     except NotExtracted as failed:
         # What the model said last is worth reading: it tells whether the rule, the model or the document is at fault.
-        kept = await _keep(ports, step, "extraction.json", failed.kept) if failed.kept.answer else None
+        said = msgspec.json.encode(failed.kept)
+        kept = await _keep(ports, step, "extraction.json", said) if failed.kept.answer else None
         artifacts = replace(step.task.artifacts, extraction_key=kept)
         raise AtStage(failed.error, WIRE_STAGE[Stage.POSTPROCESS], artifacts) from failed
-    extraction_key = await _keep(ports, step, "extraction.json", extraction)
-    output_key = await _keep(ports, step, "output.json", extraction.value)
+    extraction_key = await _keep(ports, step, "extraction.json", msgspec.json.encode(extraction))
+    output = msgspec.json.encode(extraction.value)
+    output_key = await _keep(ports, step, "output.json", output)
     return StageResult(
         artifacts=replace(step.task.artifacts, output_key=output_key, extraction_key=extraction_key),
+        output=listed_result(output),
         facts={"rule": rule.id, "mode": rule.mode, **facts_of(extraction)},
     )
 
@@ -62,6 +68,6 @@ def facts_of(extraction: Extraction) -> dict[str, Any]:
     }
 
 
-async def _keep(ports: Ports, step: Step, name: str, value: Any) -> str:
-    stored = await objects(ports, step.task.tenant).put_bytes(step.key(name), msgspec.json.encode(value))
+async def _keep(ports: Ports, step: Step, name: str, data: bytes) -> str:
+    stored = await objects(ports, step.task.tenant).put_bytes(step.key(name), data)
     return stored.key

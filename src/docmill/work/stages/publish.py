@@ -11,7 +11,7 @@ from uuid import UUID
 
 from docmill.contracts import FileBlob, NormalizedDocument
 from docmill.core import machine
-from docmill.core.access import Principal
+from docmill.core.access import LOCAL, Principal
 from docmill.core.assemble import build_document, document_id_of
 from docmill.core.errors import Conflict, DocmillError, StageFailed
 from docmill.core.machine import Change, StageResult
@@ -34,8 +34,14 @@ async def run(ports: Ports, step: Step) -> StageResult:
     parsed = await load(ports, step.task.tenant, step.task.artifacts.parsed_key or "")
     document_id = await _store_document(ports, step, parsed)
     twin_path = await _write_twin(ports, step, parsed) if step.task.wishes.twin else None
-    mounted_path = await _mount(ports, step) if step.task.wishes.mount else None
-    return StageResult(document_id=document_id, twin_path=twin_path, mounted_path=mounted_path)
+    mount = step.task.wishes.mount
+    mounted_path = await _mount(ports, step) if mount else None
+    return StageResult(
+        document_id=document_id,
+        twin_path=twin_path,
+        mounted_path=mounted_path,
+        mount_table_id=mount.table_id if mount else None,
+    )
 
 
 async def _store_document(ports: Ports, step: Step, parsed: Parsed) -> UUID:
@@ -99,7 +105,8 @@ async def _write_twin(ports: Ports, step: Step, parsed: Parsed) -> str:
     task, wish = step.task, step.task.wishes.twin
     assert wish is not None  # noqa: S101 - the caller looked
     try:
-        folder = ports.library.folder(step.owner, task.project_id, task.id, wish.folder)
+        is_single_user = step.owner == LOCAL.owner and not await ports.keys.is_required()
+        folder = ports.library.folder(step.owner, task.project_id, task.id, wish.folder, is_single_user=is_single_user)
         twin = plan_twin(
             task.filename,
             parsed,

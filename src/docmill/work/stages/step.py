@@ -23,15 +23,18 @@ class Step:
     report: PageReport
     parsed: Callable[[], Awaitable[None]] = _nothing
     """To be awaited when the engine is done, before the results are stored."""
+    report_id: str = ""
+    """Of an external worker's final report: several may come at once for one attempt, and only one of them counts."""
 
     @property
     def owner(self) -> Owner:
         return Owner(self.task.tenant, self.task.owner)
 
     def key(self, name: str) -> str:
-        """The key of an artifact of this attempt: its own folder, so that attempts never overwrite each other."""
+        """The key of an artifact of this attempt or report: its own folder, so that none overwrites another's."""
         task = self.task
-        return artifact_key(task.owner, task.project_id, task.id, self.attempt.id.hex[:12], name)
+        within = f"{self.report_id}/{name}" if self.report_id else name
+        return artifact_key(task.owner, task.project_id, task.id, self.attempt.id.hex[:12], within)
 
 
 def leavings_of(task: Task, attempt_id: UUID) -> tuple[str, ...]:
@@ -48,6 +51,20 @@ def folders_of(owner: str, project_id: int, task_id: int, attempt_id: UUID) -> t
 def result_prefix(job_id: UUID) -> str:
     """Where a job's worker may leave its result."""
     return f"results/{job_id}/"
+
+
+def result_key(job_id: UUID) -> str:
+    return f"{result_prefix(job_id)}output.zip"
+
+
+def job_of_result(key: str) -> UUID | None:
+    """The job whose result has this key; None: it is the key of something else."""
+    _, _, rest = key.partition("/")
+    try:
+        job_id = UUID(rest.partition("/")[0])
+    except ValueError:
+        return None
+    return job_id if result_key(job_id) == key else None
 
 
 def brief_key(job_id: UUID) -> str:

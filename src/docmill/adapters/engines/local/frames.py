@@ -78,6 +78,14 @@ class Conclude(msgspec.Struct, tag="conclude", frozen=True):
     so_far: SoFar
 
 
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """Sent once, before any document was read: which layers of the sandbox are in force, and what was still possible
+    in spite of them."""
+
+    layers: dict[str, str]
+    possible: list[str]
+
+
 class Started(msgspec.Struct, tag="started", frozen=True):
     """The child took the document. Whatever happens to it from now on is the document's doing."""
 
@@ -142,7 +150,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 Order = Parse | Render | Part | Before | Stop | Conclude
-Answer = Started | Progress | Finished | Long | Edges | Read | Done | Drawn | Failed
+Answer = Ready | Started | Progress | Finished | Long | Edges | Read | Done | Drawn | Failed
 
 _answers = msgspec.json.Decoder(Answer)
 _orders = msgspec.json.Decoder(Order)

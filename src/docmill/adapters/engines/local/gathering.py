@@ -6,6 +6,7 @@ import asyncio
 import re
 import stat
 from collections import deque
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,10 @@ class Gathered:
         self._seen = self._said = 0
         self._pages: list[tuple[int, Page, list[Figure]]] = []
 
-    def add(self, page: Page, figures: list[Figure]) -> None:
-        self._seen += len(page.markdown) + sum(check_figure(self._folder, figure) for figure in figures)
+    def add(self, page: Page, figures: list[Figure], folder: Path | None = None) -> None:
+        """*folder* is where the child wrote the figures, unless it is that of all pages."""
+        written = sum(check_figure(folder or self._folder, figure) for figure in figures)
+        self._seen += len(page.markdown) + written
         self._pages.append((page.index, page, figures))
         self.count += 1
 
@@ -49,11 +52,26 @@ class Gathered:
     def is_too_much(self) -> bool:
         return max(self._seen, self._said) > self._most
 
+    def files(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        return named_files([figure for _, _, of_page in self._pages for figure in of_page], facts)
+
     def parsed(self, done: frames.Done) -> Parsed:
         self._pages.sort(key=lambda entry: entry[0])
         figures = tuple(figure for _, _, of_page in self._pages for figure in of_page)
         pages = tuple(page for _, page, _ in self._pages)
         return Parsed("local", done.media_type, pages, figures, done.title, done.language, done.facts)
+
+
+def named_files(figures: Iterable[Figure], facts: Mapping[str, Any]) -> dict[str, str]:
+    """The files that the child says it wrote, with the SHA-256 of each, if it said one. Names are no paths."""
+    images = facts.get("page_images", [])
+    if not isinstance(images, list):
+        raise frames.BadFrame("page images that are no list")
+    found = dict.fromkeys(images, "") | {figure.name: figure.sha256 for figure in figures}
+    for name in found:
+        if not isinstance(name, str) or not SAFE_NAME.fullmatch(name):
+            raise frames.BadFrame("the name of a file")
+    return found
 
 
 def check_figure(folder: Path, figure: Figure) -> int:
@@ -118,10 +136,10 @@ class LongDocument:
             seen = await asyncio.shield(self._edges[number]) + seen
         return seen[-REMEMBERED:]
 
-    def add(self, window: Window, page: Page, figures: list[Figure]) -> None:
+    def add(self, window: Window, page: Page, figures: list[Figure], folder: Path) -> None:
         if not window.wanted <= page.index < window.stop:
             raise frames.BadFrame("a page of another window")
-        self.gathered.add(page, figures)
+        self.gathered.add(page, figures, folder)
         self._report(self.gathered.count, self.total)
 
     def end(self, window: Window, read: frames.Read) -> None:

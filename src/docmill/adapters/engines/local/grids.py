@@ -20,7 +20,7 @@ _ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<(t[hd])>(.*?)</\1>", re.DOTALL)
 _PLAIN = re.compile(r"<p>([^<]*)</p>|([^<]*)")
 _BLANK = re.compile(r"[ \t\r\f\v]+")
-_BREAK = re.compile(r" *\n+ *")
+_BREAK = re.compile(r" ?\n++ ?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from email.message import EmailMessage, MIMEPart
 from email.utils import parsedate_to_datetime
 
 from docmill.core.errors import DocumentError
+from docmill.core.links import LABEL, TARGET
 
 from ..markdown import clean, image_link, tidy
 from . import text, web
 from .job import Job
 
 FIELDS = ("From", "To", "Cc", "Date", "Subject")
-CID_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?cid:([^)>\s]+)>?\)")
+CID_IMAGE = re.compile(rf"!\[({LABEL})\]\(<?cid:({TARGET})>?\)")
 MOST_PARTS = 1000
 
 

@@ -102,7 +102,8 @@ def grouped(amount: Decimal, places: str) -> str:
     rest = rest[: fraction.count("0")] + rest[fraction.count("0") :].rstrip("0")
     front = front.lstrip("0").zfill(stripped.count("0"))
     if "," in stripped:
-        front = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", front)
+        first = len(front) % 3 or 3
+        front = ",".join([front[:first], *(front[at : at + 3] for at in range(first, len(front), 3))])
     return f"{front}.{rest}" if rest or (fraction and "0" in fraction) else front or "0"
 
 

@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 from docmill.core.errors import DocumentError
+from docmill.core.links import LABEL
 
 from .. import sniff
 from ..markdown import disarm, escape, tidy
@@ -97,4 +98,4 @@ def place_images(job: Job, index: int, markdown: str, assets: Any) -> str:
 def without_image(markdown: str, path: str) -> str:
     """A picture that no browser shows leaves its description."""
     path = re.escape(path)
-    return re.sub(rf"!\[([^\]]*)\]\({path}[^)]*\)|<img[^>]*{path}[^>]*>", lambda found: found[1] or "", markdown)
+    return re.sub(rf"!\[({LABEL})\]\({path}[^()]*+\)|<img[^<>]*{path}[^<>]*>", lambda found: found[1] or "", markdown)

@@ -10,14 +10,17 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from docmill.core.errors import DocumentError
+from docmill.core.links import LABEL, TARGET
 
 from .. import sniff
 from ..markdown import ENOUGH, coverage, disarm, html_table, image_link, pipe_tables, tidy
 from .job import Job
 
-DATA_IMAGE = re.compile(r"!\[([^\]]*)\]\(<?data:([\w/+.-]*)((?:;[\w=-]+)*),([^)\s>]*)>?(?:\s+\"[^\"]*\")?\)")
+DATA_IMAGE = re.compile(
+    rf"!\[({LABEL})\]\(<?data:([\w/+.-]*+)((?:;[\w=-]++)*+),((?:{TARGET})?+)>?(?:\s++\"[^\"]*+\")?\)"
+)
 META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
-TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+TITLE = re.compile(r"<title[^<>]*+>", re.IGNORECASE)
 LANG = re.compile(r"<html[^>]+\blang\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 DEEPEST = 400
 MOST = 0.5
@@ -61,8 +64,10 @@ def decode(data: bytes) -> str:
 
 
 def title_of(html: str) -> str | None:
-    found = TITLE.search(html[:65536])
-    return " ".join(unescape(found[1]).split()) if found else None
+    head = html[:65536]
+    begin = TITLE.search(head)
+    end = head.lower().find("</title>", begin.end()) if begin else -1
+    return " ".join(unescape(head[begin.end() : end]).split()) if begin and end >= 0 else None
 
 
 def main_content(html: str) -> str:

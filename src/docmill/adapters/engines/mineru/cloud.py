@@ -55,7 +55,7 @@ class Cloud:
             code = _code(answer)
             if code in KEY:
                 raise _error(client.name, answer.status, code)
-            if code is not None:
+            if isinstance(code, int):
                 return cls(client, prefix)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,13 +47,13 @@ class AutoEngine:
         self._policy = policy
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
-        plan = await self.plan(work.source, work.filename, work.options)
+        plan = await self.plan(work.source, work.filename, work.options, may_link=work.is_source_ours)
         for refusal in plan.refusals:
             log.debug("engine_refused", task=work.task_id, engine=refusal.engine, why=refusal.why)
         return await self._best(work, report, plan)
 
-    async def plan(self, source: Path, filename: str, options: Mapping[str, Any]) -> Route:
-        facts = await self._cutter.facts(source, filename)
+    async def plan(self, source: Path, filename: str, options: Mapping[str, Any], *, may_link: bool = False) -> Route:
+        facts = await self._cutter.facts(source, filename, may_link=may_link)
         return route(facts, self.offers(), stricter(self._policy, options))
 
     def offers(self) -> list[Offer]:
@@ -81,7 +82,8 @@ class AutoEngine:
                 log.info("engine_failed", task=work.task_id, engine=name, code=error.code)
                 errors.append(error)
                 continue
-            judged = quality(parsed)
+            # A large result takes a while to look through.
+            judged = await asyncio.to_thread(quality, parsed)
             results.append((judged.bad_share, folder, parsed))
             if not judged.is_poor:
                 break

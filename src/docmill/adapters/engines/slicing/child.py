@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from docmill.adapters.engines.confine import allow_cpu, confine
+from docmill.adapters.engines.sandbox.levels import Level
+from docmill.core.errors import StorageFull, unwrap
 
 LOOKED_AT = 24
 """Pages that are asked for a text layer, spread over the document."""
@@ -15,7 +18,10 @@ LOOKED_AT = 24
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    confine(job["parent"], job["memory_mb"], job["output_mb"])
+    isolation = confine(**job["confine"])
+    if job["needs_full_sandbox"] and isolation.level is not Level.FULL:
+        answer(code="sandbox_insufficient", level=isolation.level, why=isolation.missing())
+        return
     allow_cpu(job["seconds"])
     import pypdfium2 as pdfium
 
@@ -28,8 +34,14 @@ def main() -> None:
     if job["do"] == "count":
         answer(**count(pdf))
     else:
-        cut(pdf, Path(job["folder"]), job["slices"])
-        answer(ok=True)
+        try:
+            cut(pdf, Path(job["folder"]), job["slices"])
+        except OSError as error:
+            if not isinstance(unwrap(error), StorageFull):
+                raise
+            answer(code="storage_full")
+        else:
+            answer(ok=True)
 
 
 def count(pdf: Any) -> dict[str, int]:
@@ -54,8 +66,33 @@ def cut(pdf: Any, folder: Path, slices: list[list[int]]) -> None:
     for number, (first, last) in enumerate(slices):
         piece = pdfium.PdfDocument.new()
         piece.import_pages(pdf, list(range(first, last + 1)))
-        piece.save(str(folder / f"{number:05d}.pdf"))
+        with Output(folder / f"{number:05d}.pdf") as output:
+            piece.save(output)
         piece.close()
+
+
+class Output:
+    """A file for PDFium, which ignores an exception of the stream that it writes to: raised when the file is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self._error = error
+            raise
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError) if self._error else nullcontext():
+            self._file.close()
+        if self._error:
+            raise self._error
 
 
 def answer(**facts: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from docmill.core.errors import DocmillError, DocumentError, StageFailed
+from docmill.core.errors import DocmillError, DocumentError, StageFailed, StorageFull, unwrap
 from docmill.core.parsed import Page, Parsed
 from docmill.core.routing import PDF, Part, Policy, Reach, Slice, ban, fitted, halves, merge, slices, stricter
 from docmill.ports import Deferred, Work
@@ -71,7 +71,7 @@ class SlicedEngine:
         self._pause_s = pause_s
 
     async def start(self, work: Work, report: PageReport) -> Parsed:
-        facts = await self._cutter.facts(work.source, work.filename)
+        facts = await self._cutter.facts(work.source, work.filename, may_link=work.is_source_ours)
         if why := ban(facts, stricter(self._policy, work.options), home=self._home):
             raise StageFailed("provider_forbidden", provider=self.name, why=why)
         if facts.media_type != PDF or not facts.pages:
@@ -98,7 +98,7 @@ class SlicedEngine:
         for turn in range(MOST_TURNS):
             folder = work.folder / "slices" / f"cut-{turn}"
             folder.mkdir(parents=True)
-            files = await self._cutter.cut(work.source, folder, pieces)
+            files = await self._cutter.cut(work.source, folder, pieces, may_link=work.is_source_ours)
             cuts = [
                 Cut(piece, file, file.stat().st_size <= reach.bytes) for piece, file in zip(pieces, files, strict=True)
             ]
@@ -143,6 +143,8 @@ class SlicedEngine:
             try:
                 parsed = await self._parsed(sliced, lambda pages, _total: progress(index, pages), cut.piece.pages)
             except DocmillError as error:
+                if isinstance(full := unwrap(error), StorageFull):
+                    raise full from error  # no reason to give up pages: the whole document is tried again later
                 last = number == TRIES
                 if error.code in FINAL or (last and error.code in ABSENT):
                     raise

@@ -20,7 +20,7 @@ DESCRIBING = frozenset({*range(0xE0, 0xF0), 0xFE})
 """Segments of applications (EXIF, profiles, thumbnails) and comments."""
 LOSSES = re.compile(r"premature end of data|bad Huffman code|bad arithmetic code|instead of RST")
 """What is murmured of data that got lost. Odd versions and the like lose nothing."""
-LEFT_OVER = re.compile(r"(\d+) extraneous bytes before marker")
+LEFT_OVER = re.compile(r"(?<!\d)(\d+) extraneous bytes before marker")
 NO_END = "Premature end of JPEG file"
 
 

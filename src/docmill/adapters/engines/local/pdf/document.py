@@ -108,7 +108,7 @@ def conclude(job: Job, source: Source | None = None) -> None:
 
 @contextlib.contextmanager
 def opened(job: Job) -> Iterator[tuple[OpenPages, FindPixels]]:
-    with contextlib.closing(OpenPages(taken(lite.named(job.source)))) as pages, contextlib.ExitStack() as later:
+    with contextlib.closing(OpenPages(taken(job.source))) as pages, contextlib.ExitStack() as later:
         yield pages, cache(lambda: later.enter_context(pixels.opened(job.source)))
 
 
@@ -356,4 +356,4 @@ def filled_in(fast: Any, markdown: str) -> str:
 
 def bare(text: str) -> str:
     """The text layer as it is: an empty line between blocks, nothing lost."""
-    return tidy(re.sub(r"[ \t]+\n", "\n", text))
+    return tidy(re.sub(r"(?<![ \t])[ \t]+\n", "\n", text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from .survey import Source
@@ -24,15 +23,6 @@ def pages(source: Source, indices: range, total: int, *, tagged: bool) -> dict[i
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         return {}
-
-
-def named(source: Path) -> Path:
-    """The file by another name: liteparse goes by the ending, and ours has none. Who looks for the parser of a document
-    that makes trouble finds it by this link."""
-    link = Path("input.pdf").absolute()
-    link.unlink(missing_ok=True)
-    link.symlink_to(source)
-    return link
 
 
 @cache

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from docmill.core import links
+
 from ...markdown import CJK
 from . import aligned, regions, ruled, sections
 from .blocks import Block, Cell, joined
@@ -39,7 +41,7 @@ TITLE = 1.3
 SHORT_CELL = 40
 NEAR = 2.0
 """Points. Words so near to a table are its own."""
-PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+PICTURE = links.IMAGE
 FIGURE = re.compile(r"(?<!\S)[^\s\w]?\d[\d.,%]*(?!\S)")
 LETTERS = re.compile(r"[^\W\d_]{2}")
 NUMBER = re.compile(r"\d{1,9}[.)]$")

@@ -12,7 +12,7 @@ REMEMBERED = 64
 """Pages. Who gathers the windows of a long document remembers as many."""
 DIGITS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 PAGE_NUMBER = re.compile(
-    r"(?:page|seite|第)?\s*[-–|]?\s*(?:\d{1,5}|[ivxlc]{1,6})\s*[-–|页]?(?:\s*(?:of|von|/)\s*\d{1,5})?", re.IGNORECASE
+    r"(?:page|seite|第)? ?[-–|]? ?(?:\d{1,5}|[ivxlc]{1,6}) ?[-–|页]?(?: ?(?:of|von|/) ?\d{1,5})?", re.IGNORECASE
 )
 
 

@@ -1,0 +1,35 @@
+"""A wall clock that is set is told from one that runs."""
+
+import pytest
+
+from docmill.core.clocks import ClockWatch
+
+HOUR_MS = 3_600_000
+
+
+def test_the_first_observation_is_no_jump() -> None:
+    assert 0 == ClockWatch().observe(5 * HOUR_MS, 7)
+
+
+@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS, 11_000, -11_000])
+def test_a_jump_is_told_once(jump_ms: int) -> None:
+    watch = ClockWatch()
+    watch.observe(HOUR_MS, 0)
+
+    assert jump_ms == watch.observe(HOUR_MS + 2_000 + jump_ms, 2_000)
+    assert 0 == watch.observe(HOUR_MS + 4_000 + jump_ms, 4_000)
+
+
+@pytest.mark.parametrize("off_ms", [9_000, -9_000])
+def test_a_small_correction_is_no_jump(off_ms: int) -> None:
+    watch = ClockWatch()
+    watch.observe(HOUR_MS, 0)
+
+    assert 0 == watch.observe(HOUR_MS + 2_000 + off_ms, 2_000)
+
+
+def test_a_clock_that_drifts_for_a_day_is_no_jump() -> None:
+    watch = ClockWatch()
+    watch.observe(0, 0)
+
+    assert 0 == watch.observe(24 * HOUR_MS + 40_000, 24 * HOUR_MS)
