@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmill.core.mineru import PARSE_ID
 from docmill.http import (
+    code_pages,
     contracts,
     docling,
     documents,
@@ -56,6 +57,7 @@ from docmill.ports import Ports
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
 DOORS = (
+    code_pages,
     *(uploads, tasks, events, watch, rules, tables, documents, contracts, jobs),
     *(webhooks, objects, health, metrics, docling, mineru, mineru_cloud),
 )

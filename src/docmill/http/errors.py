@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from docmill.core.catalogue import entry
 from docmill.core.errors import (
     BadRequest,
     DocmillError,
@@ -30,6 +31,9 @@ from docmill.http.wire import encode
 RETRY_AFTER = {429: 1, 503: 2, 507: 30}
 CLIENT_GONE = 499
 MAX_ERRORS = 100
+CODE_PAGES = "/docs/codes/"
+NO_NEXT_STEP = "Read the detail; the request id finds the request in the log."
+"""For a code that is not docmill's own, such as that of an external worker."""
 
 log = structlog.get_logger("docmill.http")
 
@@ -43,7 +47,7 @@ class FieldError(BaseModel):
 class Problem(BaseModel):
     """RFC 9457, and beside it docmill's stable code."""
 
-    type: str
+    type: str = Field(description="The page that explains the code, as a path of this service.")
     title: str
     status: int
     detail: str
@@ -51,6 +55,7 @@ class Problem(BaseModel):
     instance: str
     request_id: str
     retryable: bool
+    next_step: str = Field(description="What to do about it.")
     errors: list[FieldError] | None = Field(default=None, description="Every field that is wrong.")
 
 
@@ -77,14 +82,15 @@ def install(app: FastAPI) -> None:
 def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = None) -> Response:
     """The problem as a response. *scope* is the ASGI scope of the request."""
     body = {
-        "type": f"urn:docmill:problem:{error.code}",
-        "title": error.code.replace("_", " ").capitalize(),
+        "type": problem_type(error.code),
+        "title": problem_title(error.code),
         "status": error.status,
         "detail": error.message,
         "code": error.code,
         "instance": scope.get("path", ""),
         "request_id": scope.get("state", {}).get("request_id", ""),
         "retryable": error.retryable,
+        "next_step": next_step(error.code),
     }
     if errors := error.facts.get("errors"):
         body["errors"] = errors
@@ -94,6 +100,20 @@ def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = Non
         headers={**_headers(error), **(headers or {})},
         media_type="application/problem+json",
     )
+
+
+def problem_type(code: str) -> str:
+    """The page of the code. A path without a host: the same code has the same type on every deployment."""
+    return CODE_PAGES + code
+
+
+def problem_title(code: str) -> str:
+    return code.replace("_", " ").capitalize()
+
+
+def next_step(code: str) -> str:
+    found = entry(code)
+    return found.text["en"][1] if found else NO_NEXT_STEP
 
 
 def unexpected(error: Exception, scope: Any) -> Response:

@@ -44,7 +44,8 @@ BINARY = {"type": "string", "format": "binary"}
 router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 410, 429))
 
 TaskId = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
-WireStatus = Literal["pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]
+ListStatus = Literal["pending", "running", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]
+"""The names of the API, and `running` for both of a task that runs."""
 
 _ID = re.compile(r"[0-9]{1,19}")
 _CURSOR = re.compile(r"t([0-9]{1,19})[.]([0-9-]*)[.]([a-z_]*)")
@@ -60,7 +61,7 @@ async def get_tasks(
     who: Caller,
     ports: Bound,
     project_id: Annotated[int | None, Query(ge=0, le=MAX_ROW_ID)] = None,
-    status: WireStatus | None = None,
+    status: Annotated[ListStatus | None, Query(description="running: mineru_parsing or llm_processing")] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     offset: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
     cursor: Annotated[str | None, Query(max_length=200)] = None,

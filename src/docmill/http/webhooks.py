@@ -59,7 +59,7 @@ class WebhookList(BaseModel):
     total: int
 
 
-class Rotation(BaseModel):
+class Rotation(StrictModel):
     overlap_hours: float = Field(
         webhooks.OVERLAP_HOURS,
         ge=0,
