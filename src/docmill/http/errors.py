@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -35,6 +34,24 @@ CODE_PAGES = "/docs/codes/"
 NO_NEXT_STEP = "Read the detail; the request id finds the request in the log."
 """For a code that is not docmill's own, such as that of an external worker."""
 
+SENTENCE_OF_STATUS = {
+    400: "The request cannot be read.",
+    401: "The credential is missing or not valid.",
+    403: "The credential does not allow this.",
+    404: "It does not exist, or belongs to another user.",
+    405: "The address does not take this method.",
+    409: "It contradicts the present state.",
+    410: "It was removed when its time was over.",
+    413: "The body is too large.",
+    415: "The body has a media type that is not accepted here.",
+    422: "A value is not valid; `errors` names every field that is wrong.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    500: "An internal error; the log has it under the request id.",
+    503: "A part of the service is not available; try again.",
+    504: "It takes longer than a caller may wait.",
+    507: "The storage is full; the same request succeeds later.",
+}
+
 log = structlog.get_logger("docmill.http")
 
 
@@ -65,7 +82,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     everywhere = (400, 401, 413, 422, 500, 503, 507)
     return {
         status: {
-            "description": HTTPStatus(status).phrase,
+            "description": SENTENCE_OF_STATUS[status],
             "content": {"application/problem+json": {"schema": schema}},
         }
         for status in sorted({*everywhere, *statuses})

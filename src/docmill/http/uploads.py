@@ -150,7 +150,9 @@ _TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @router.post("/submit", response_model=TaskAck, summary="Process a stored file")
-async def post_submit(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
+async def submit_task(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
+    """Process a file that was uploaded. Table, rule, engine and options are checked first; the answer has the id of
+    the task."""
     once = once_of(request, body.model_dump(mode="json"))
     task, is_new = await intake.submit(ports, who, _of_stored(body, request), once=once)
     return Json(TaskAck.of(task, "Task submitted successfully").model_dump(), headers=_replayed(not is_new))
@@ -166,11 +168,27 @@ def trace_of(request: Request) -> str:
     return found if _TRACE.fullmatch(found) else ""
 
 
-def _form_of(**files: Any) -> dict[str, Any]:
-    fields = {name: {"type": "string"} for name in Asked.model_fields}
-    fields["options"]["description"] = "A JSON object, as options of /submit."
+_FILE = {"type": "string", "format": "binary"}
+_PROJECT_FIELD = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": MAX_PROJECT,
+    "description": "Before the file, or in the address.",
+}
+
+
+def _wish_fields() -> dict[str, Any]:
+    """The fields of `Asked` as those of a form: texts, and JSON for what is an object."""
+    as_json = {
+        name: {"type": "string", "description": f"A JSON value, as {name} of /submit."}
+        for name in ("twin", "mount", "options")
+    }
     mount = {"table_id": {"type": "integer"}, "json_path": {"type": "string"}}
-    schema = {"type": "object", "properties": {**fields, **mount, "project_id": {"type": "integer"}, **files}}
+    return {name: {"type": "string"} for name in Asked.model_fields} | as_json | mount
+
+
+def _form_of(required: str, **fields: Any) -> dict[str, Any]:
+    schema = {"type": "object", "required": [required], "properties": {**fields, "project_id": _PROJECT_FIELD}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
@@ -179,12 +197,13 @@ def _form_of(**files: Any) -> dict[str, Any]:
     status_code=201,
     response_model=UploadAck,
     summary="Store a file",
-    openapi_extra=_form_of(file={"type": "string", "format": "binary"}),
+    openapi_extra=_form_of("file", file=_FILE),
 )
 @accept_body(is_streamed=True)
-async def post_upload(
+async def upload_file(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
+    """Store a file under a key of the caller's own; `submit_task` processes it."""
     inbox = Inbox(request, ports, who, project_id, max_files=1, max_bytes=_file_limit(request, ports) + FORM_OVERHEAD)
     async with inbox:
         await inbox.read()
@@ -199,12 +218,13 @@ async def post_upload(
     status_code=201,
     response_model=SubmittedFiles,
     summary="Store and process several files",
-    openapi_extra=_form_of(files={"type": "array", "items": {"type": "string", "format": "binary"}}),
+    openapi_extra=_form_of("files", **_wish_fields(), files={"type": "array", "items": _FILE}),
 )
 @accept_body(is_streamed=True)
-async def post_upload_and_submit(
+async def upload_and_submit(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
+    """Store files and process each of them as a task of its own. A file that cannot be stored is a failed task."""
     options: HttpOptions = request.app.state.options
     key = once_key(request)
     inbox = Inbox(request, ports, who, project_id, max_files=options.max_batch_files, max_bytes=options.max_batch_bytes)
