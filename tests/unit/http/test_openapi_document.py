@@ -20,10 +20,14 @@ SEEDS = re.compile(r"/v1/convert/|/api/v4/|/api/external/jobs/[^/]+$|/api/v1/tas
 SURPRISE = "surprising_field"
 
 
+_read_once: dict[str, Any] = {}
+
+
 @pytest.fixture
 async def document(desk: Any) -> dict[str, Any]:
-    found: dict[str, Any] = (await desk.http.get("/openapi.json")).json()
-    return found
+    if not _read_once:
+        _read_once.update((await desk.http.get("/openapi.json")).json())
+    return _read_once
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
