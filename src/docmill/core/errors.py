@@ -162,6 +162,7 @@ SENTENCES: dict[str, str] = {
     "twin_target_invalid": "The twin's folder is not allowed: {why}",
     # what a client meets on its side of the wire
     "service_unreachable": "The service does not answer: {why}",
+    "file_unreadable": "The file cannot be read: {why}",
     "answer_unexpected": "The answer is not docmill's: {why}",
     "wait_timeout": "Task {task} is still {status} after {seconds} s; it goes on.",
     "task_cancelled": "Task {task} was cancelled.",

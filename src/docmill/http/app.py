@@ -62,7 +62,7 @@ DOORS = (
 )
 QUIET = frozenset({"/health", "/ready", "/livez", "/readyz", "/metrics"})
 API = (
-    *("/api/", "/v1/", "/version", "/health", "/ready", "/livez", "/metrics", "/openapi.json"),
+    *("/api/", "/v1/", "/version", "/health", "/ready", "/livez", "/metrics", "/openapi.json", "/docs/"),
     *("/file_parse", "/mineru/"),
 )
 EVERYWHERE = {

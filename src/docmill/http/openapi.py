@@ -148,7 +148,7 @@ def _describe(operation: dict[str, Any]) -> None:
 
 def _good_status(operation: dict[str, Any]) -> str:
     """The first that the route declares; FastAPI puts it first."""
-    return next(status for status in operation["responses"] if status.startswith("2"))
+    return next(str(status) for status in operation["responses"] if status.startswith("2"))
 
 
 def _model(content: dict[str, Any]) -> str:

@@ -343,9 +343,10 @@ async def test_a_submission_out_of_bounds_is_422(desk, body):
 
 
 async def test_wishes_reach_the_task(desk):
+    table = (await desk.http.post("/api/v1/projects/1/tables", json={"name": "t"})).json()["id"]
     task_id = await desk.submit(
         twin={"folder": "out", "layout": "sidecar", "force": True},
-        mount={"table_id": 5, "json_path": "/a"},
+        mount={"table_id": table, "json_path": "/a"},
         priority=-3,
         engine="local",
         no_cache=True,
@@ -359,7 +360,7 @@ async def test_wishes_reach_the_task(desk):
     assert wishes.twin
     assert ("out", "sidecar", True) == (wishes.twin.folder, wishes.twin.layout, wishes.twin.force)
     assert wishes.mount
-    assert (5, "/a") == (wishes.mount.table_id, wishes.mount.json_path)
+    assert (table, "/a") == (wishes.mount.table_id, wishes.mount.json_path)
     assert {"language": "de", "ocr": "always", "page_images": True, "max_pages": 9} == wishes.parse
 
 
@@ -688,7 +689,6 @@ async def test_running_is_a_status_of_lists_beside_those_of_the_wire(desk):
     await desk.claim(parsing)
     await desk.claim(later)
     await desk.finish_stage(later, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
-    await desk.claim(later)
 
     async def listed(query):
         page = (await desk.http.get(f"{ETL}/tasks?{query}")).json()
