@@ -151,7 +151,7 @@ async def get_rule(rule_id: RuleId, who: Caller, ports: Bound) -> Json:
 
 @router.put("/rules/{rule_id}", response_model=RuleOut, summary="Replace a rule")
 async def replace_rule(rule_id: RuleId, rule: RuleIn, who: Caller, ports: Bound) -> Json:
-    """Replace a rule of the caller. Tasks that run keep what they started with."""
+    """Replace a rule of the caller."""
     return Json(rule_json(await rulebook.replace(ports, who, rule_id, rule.draft())))
 
 
