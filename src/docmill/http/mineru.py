@@ -183,7 +183,7 @@ NOT_READY: dict[int | str, dict[str, Any]] = {
 TIMED_OUT: dict[int | str, dict[str, Any]] = {
     504: {"model": ParseStatus, "description": "It takes longer: ask `status_url`."}
 }
-ParseId = Annotated[str, Path(max_length=2_100, description="As the submission gave it out")]
+ParseId = Annotated[str, Path(max_length=2_100, pattern=f"^{PARSE_ID}$", description="As the submission gave it out.")]
 
 routes = APIRouter()
 

@@ -20,15 +20,17 @@ A running service describes itself: `/openapi.json` is an OpenAPI 3.1 document w
 operation, request and answer, and `/docs` opens the same as a page. Neither needs a network.
 
 ## Conventions
-| what | how |
-|---|---|
-| credential | `Authorization: Bearer` with an API key or a JWT, or `X-API-Key`. Signed links and callbacks carry their own |
-| errors | `application/problem+json` (RFC 9457): `code` is stable, `next_step` says what to do, `type` is the path of a page that explains the code in English, German or Chinese, `errors` names every field that is wrong |
-| unknown fields | refused with their name (422), except on routes whose bodies other products define: docling-serve, MinerU, callbacks |
-| submissions | table, rule, engine and options are checked before anything is created |
-| repeated requests | `Idempotency-Key` on submissions: the same key and body get the first answer again |
-| lists | `limit`, and `next_cursor` as `cursor` for the next page; `status=running` finds tasks that run, whatever their stage |
-| waiting | `wait=30` on a task, or server-sent events on `/events` |
+- **Credential**: `Authorization: Bearer` with an API key or a JWT, or `X-API-Key`. Signed links and callbacks carry
+  their own.
+- **Errors** are `application/problem+json` (RFC 9457). `code` is stable, `next_step` says what to do, `type` is the
+  path of a page that explains the code in English, German or Chinese, and `errors` names every field that is wrong.
+- **Unknown fields** are refused with their name (422), except on routes whose bodies other products define:
+  docling-serve, MinerU, callbacks.
+- **Submissions**: table, rule, engine and options are checked before anything is created. With an `Idempotency-Key`
+  the same key and body get the first answer again.
+- **Lists** have `limit`, and `next_cursor`, which is the `cursor` of the next page. `status=running` finds tasks that
+  run, whatever their stage.
+- **Waiting**: `wait=30` on a task, or server-sent events on `/events`.
 
 ## Generate a client
 Any generator for OpenAPI 3.1 works. For TypeScript:
