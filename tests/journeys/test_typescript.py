@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from support.servers.node import PROJECT, ensure_packages
 from support.serving import Service
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 STEP_S = 120
 
 
@@ -43,6 +45,8 @@ def test_a_generated_typescript_client_takes_a_document_through(packages: Path, 
     project = tmp_path / "client"
     shutil.copytree(PROJECT, project)
     (project / "node_modules").symlink_to(packages)
+    [example] = re.findall(r"^```ts\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (project / "page.ts").write_text(example, "utf-8")
 
     with Service(data, "--jobs", "1") as service, service.client() as http:
         (project / "openapi.json").write_bytes(http.get("/openapi.json").content)

@@ -33,10 +33,10 @@ operation, request and answer, and `/docs` opens the same as a page. Neither nee
 - **Waiting**: `wait=30` on a task, or server-sent events on `/events`.
 
 ## Generate a client
-Any generator for OpenAPI 3.1 works. For TypeScript:
+For TypeScript:
 
 ```sh
-npm install openapi-fetch && npm install --save-dev openapi-typescript typescript
+npm install openapi-fetch && npm install --save-dev openapi-typescript typescript@5
 npx openapi-typescript http://127.0.0.1:8321/openapi.json --default-non-nullable false -o api.ts
 ```
 
