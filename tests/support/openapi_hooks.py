@@ -34,12 +34,16 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
 
 
 @schemathesis.hook
-def map_body(context: Any, body: Any) -> Any:
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     """The addresses of the examples cannot be fetched in a test; one of this machine is refused."""
+    case.body = with_refused_address(case.body)
+
+
+def with_refused_address(body: Any) -> Any:
     if isinstance(body, dict) and body.get("url") == EXAMPLE_ADDRESS:
         return {**body, "url": REFUSED_ADDRESS}
     if isinstance(body, dict) and isinstance(body.get("sources"), list):
-        return {**body, "sources": [map_body(context, one) for one in body["sources"]]}
+        return {**body, "sources": [with_refused_address(one) for one in body["sources"]]}
     return body
 
 
