@@ -49,6 +49,7 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 
 test: $(VENV)/.dev ## Run the tests, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/servers/debian.py
+	-@PYTHONPATH=tests $(BIN)/python -m support.servers.node
 	$(BIN)/python -m pytest --durations 10 -m alone
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
 

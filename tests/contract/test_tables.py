@@ -52,6 +52,16 @@ async def test_a_table_comes_back_as_it_was_written(tables: SqlTables) -> None:
     assert list(DATA) == list(table.data)
 
 
+async def test_a_table_exists_for_its_owner_only(tables: SqlTables) -> None:
+    table = await tables.add(ANNA, 7, "t", DATA)
+
+    assert await tables.exists(table.id, ANNA)
+    assert not await tables.exists(table.id, BERT)
+    assert not await tables.exists(table.id, CARL)
+    assert not await tables.exists(table.id + 1, ANNA)
+    assert not await tables.exists(2**63, ANNA)
+
+
 @pytest.mark.parametrize("data", [None, 0, "", [], {}, False, 1.5])
 async def test_a_table_may_be_any_json_value(tables: SqlTables, data: Any) -> None:
     table = await tables.add(ANNA, 0, "any", data)

@@ -177,6 +177,7 @@ def test_what_is_wished_arrives_with_the_file(docmill: Any, kind: Any) -> None:
     with pytest.raises(NotFound) as missing:
         docmill.table_data(table.id)
     assert "table_not_found" == missing.value.code
+    assert missing.value.next_step
 
 
 def test_lists_come_page_by_page_and_whole(docmill: Any, kind: Any) -> None:

@@ -22,7 +22,7 @@ from support.serving import Etl, Service
 
 ROOT = Path(__file__).parents[2]
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,no_open_door"
-SECONDS = float(os.environ.get("DOCMILL_FUZZ_SECONDS", 0))
+SECONDS = int(os.environ.get("DOCMILL_FUZZ_SECONDS", 0))
 BUDGET = ["--max-time", str(SECONDS)] if SECONDS else ["--phases", "fuzzing", "-n", "3", "--seed", "1"]
 
 

@@ -1,7 +1,7 @@
 """What can go wrong, as a tree. Every error carries the stable code that API, command line and log show, too.
 
 ClientError
-├── Refused           the service said no: status, request_id, errors
+├── Refused           the service said no: status, next_step, request_id, errors
 │   ├── Unauthorized  401
 │   ├── Forbidden     403
 │   ├── NotFound      404
@@ -42,6 +42,7 @@ class Refused(ClientError):
         self.status = status
         self.retryable = bool(problem.get("retryable", False))
         self.request_id = str(problem.get("request_id", ""))
+        self.next_step = str(problem.get("next_step", ""))
         self.errors: Sequence[Mapping[str, Any]] = problem.get("errors") or ()
 
 

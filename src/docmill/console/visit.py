@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 
-from docmill.console.words import LANGUAGES, Words, best_language, words
+from docmill.console.words import LANGUAGES, Words, words
 from docmill.core.access import Principal
+from docmill.core.catalogue import best_language
 from docmill.core.errors import BadRequest, Forbidden
 from docmill.ports import Ports
 from docmill.work.sessions import Sessions

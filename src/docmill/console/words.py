@@ -39,19 +39,6 @@ def words(language: str) -> Words:
         return Words(language, GNUTranslations(file))
 
 
-def best_language(accept: str) -> str:
-    """The first of our languages in the order that the browser prefers."""
-    ranked = []
-    for place, part in enumerate(accept[:500].split(",")):
-        tag, _, parameter = part.strip().partition(";")
-        try:
-            quality = float(parameter.strip().removeprefix("q=") or 1)
-        except ValueError:
-            quality = 0.0
-        ranked.append((-quality, place, tag.partition("-")[0].lower()))
-    return next((tag for _, _, tag in sorted(ranked) if tag in LANGUAGES), "en")
-
-
 def noop(message: str) -> str:
     """Marks a message for the catalogue that is looked up later."""
     return message

@@ -41,6 +41,7 @@ SENTENCES: dict[str, str] = {
     "idempotency_mismatch": "The Idempotency-Key was used before with another request.",
     "idempotency_key_invalid": "An Idempotency-Key has 1 to 255 visible ASCII characters.",
     "route_not_found": "There is nothing at this address.",
+    "code_unknown": "There is no code '{name}'. Similar codes: {close}.",
     "method_not_allowed": "This address does not take {method}.",
     "media_type_unsupported": "This address takes {expected}, not {given}.",
     "rate_limited": "Too many requests. Try again in {retry_after} seconds.",
@@ -161,6 +162,7 @@ SENTENCES: dict[str, str] = {
     "twin_target_invalid": "The twin's folder is not allowed: {why}",
     # what a client meets on its side of the wire
     "service_unreachable": "The service does not answer: {why}",
+    "file_unreadable": "The file cannot be read: {why}",
     "answer_unexpected": "The answer is not docmill's: {why}",
     "wait_timeout": "Task {task} is still {status} after {seconds} s; it goes on.",
     "task_cancelled": "Task {task} was cancelled.",

@@ -16,13 +16,13 @@ from uuid import uuid4
 
 import structlog
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmill.core.mineru import PARSE_ID
 from docmill.http import (
+    code_pages,
     contracts,
     docling,
     documents,
@@ -44,24 +44,25 @@ from docmill.http import (
 from docmill.http.auth import Authenticator, AuthOptions
 from docmill.http.callbacks import CallbackFront, CallbackOptions
 from docmill.http.cors import Cors
-from docmill.http.errors import CLIENT_GONE, Problem, unexpected
+from docmill.http.errors import CLIENT_GONE, unexpected
 from docmill.http.events import StreamSlots, Tails
-from docmill.http.examples import add_examples
 from docmill.http.health import Prober
 from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
 from docmill.http.metrics import Metrics, route_of
+from docmill.http.openapi import build_openapi, operation_id
 from docmill.http.watch import Boards
 from docmill.ports import Ports
 
 __all__ = ["AuthOptions", "Authenticator", "Drain", "HttpOptions", "build_app"]
 
 DOORS = (
+    code_pages,
     *(uploads, tasks, events, watch, rules, tables, documents, contracts, jobs),
     *(webhooks, objects, health, metrics, docling, mineru, mineru_cloud),
 )
 QUIET = frozenset({"/health", "/ready", "/livez", "/readyz", "/metrics"})
 API = (
-    *("/api/", "/v1/", "/version", "/health", "/ready", "/livez", "/metrics", "/openapi.json"),
+    *("/api/", "/v1/", "/version", "/health", "/ready", "/livez", "/metrics", "/openapi.json", "/docs/"),
     *("/file_parse", "/mineru/"),
 )
 EVERYWHERE = {
@@ -107,6 +108,7 @@ def build_app(
         description="Documents in, validated Markdown, images and tables out.",
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=operation_id,
         lifespan=_lifespan(lifespan),
     )
     drain = Drain()
@@ -258,27 +260,9 @@ def _lifespan(inner: Lifespan | None) -> Lifespan:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema:
-        return app.openapi_schema
-    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    parts = schema.setdefault("components", {})
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts.setdefault("schemas", {}).update({**problem.pop("$defs", {}), "Problem": problem})
-    for operations in schema["paths"].values():
-        for operation in operations.values():
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            parts["schemas"].update(body.pop("$defs", {}))
-    parts["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key (dm_...) or a JWT"},
-        "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    }
-    schema["security"] = [{"bearer": []}, {"api_key": []}]
-    for path in ("/health", "/ready", "/livez", "/readyz"):
-        for operation in schema["paths"].get(path, {}).values():
-            operation["security"] = []
-    add_examples(schema)
-    app.openapi_schema = schema
-    return schema
+    if not app.openapi_schema:
+        app.openapi_schema = build_openapi(app, app.state.ports.app_url)
+    return app.openapi_schema
 
 
 def _shown(path: str) -> str:

@@ -48,13 +48,13 @@ async def read_model(request: Request, model: type[M]) -> M:
         raise validation({**one, "loc": ("body", *one["loc"])} for one in error.errors(include_input=False)) from None
 
 
+def takes_bytes() -> dict[str, Any]:
+    """What OpenAPI says of a body that is a file."""
+    schema = {"type": "string", "format": "binary"}
+    return {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": schema}}}}
+
+
 def takes_model(model: type[BaseModel]) -> dict[str, Any]:
     """What OpenAPI says of a body that `read_model` reads. The app moves `$defs` to the components."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def takes(kind: str) -> dict[str, Any]:
-    """What OpenAPI says of a body that FastAPI does not read."""
-    schema = {"type": "object", "description": f"Its schema is at /api/v1/contracts/{kind}/schema"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from docmill.contracts import KINDS, check, json_schema
 from docmill.core.body_limits import accept_body
 from docmill.core.errors import NotFound
-from docmill.http.body import judged, read_body, takes
+from docmill.http.body import judged, read_body
 from docmill.http.caller import caller
 from docmill.http.errors import FieldError, problems
 from docmill.http.wire import Json, encode
@@ -22,6 +22,16 @@ router = APIRouter(
 )
 
 MAX_PREFIXES = 32
+TAKES_ANYTHING: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": {"description": "Any JSON value."}}}}
+}
+SCHEMA: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The schema.", "content": {"application/schema+json": {"schema": {"type": "object"}}}}
+}
+
+
+class Kinds(BaseModel):
+    kinds: list[str]
 
 
 class Verdict(BaseModel):
@@ -30,8 +40,9 @@ class Verdict(BaseModel):
     value: Any
 
 
-@router.get("", summary="The names of the contracts")
-async def get_kinds() -> Json:
+@router.get("", response_model=Kinds, summary="The names of the contracts")
+async def list_contracts() -> Json:
+    """The names of the contracts that can be checked."""
     return Json({"kinds": list(KINDS)})
 
 
@@ -39,15 +50,16 @@ async def get_kinds() -> Json:
     "/{kind}/check",
     response_model=Verdict,
     summary="Everything that is wrong with a value, or the value as it would be stored",
-    openapi_extra=takes("{kind}"),
+    openapi_extra=TAKES_ANYTHING,
 )
 @accept_body(is_streamed=True)
-async def post_check(
+async def check_contract(
     kind: str,
     request: Request,
     strict: bool = False,
     media_guard: Annotated[list[str] | None, Query(description="Allowed prefixes of media types, say image/")] = None,
 ) -> Response:
+    """Check a value against a contract without storing it. The answer has every violation."""
     contract = _known(kind)
     prefixes = tuple(part for one in media_guard or () for part in one.split(",") if part)[:MAX_PREFIXES]
 
@@ -61,8 +73,9 @@ async def post_check(
     return Response(await judged(await read_body(request), verdict), media_type="application/json")
 
 
-@router.get("/{kind}/schema", summary="A contract as JSON Schema")
-async def get_schema(kind: str) -> Response:
+@router.get("/{kind}/schema", response_class=Response, responses=SCHEMA, summary="A contract as JSON Schema")
+async def get_contract_schema(kind: str) -> Response:
+    """A contract as JSON Schema."""
     return Response(encode(json_schema(_known(kind))), media_type="application/schema+json")
 
 

@@ -252,8 +252,9 @@ ANSWER: dict[int | str, dict[str, Any]] = {
 TaskText = Annotated[str, Path(max_length=2_100, description="As the submission gave it out")]
 
 
-@router.get("/version", response_model=None, summary="docling-serve: versions")
-async def get_version(_: Caller) -> dict[str, str]:
+@router.get("/version", response_model=dict[str, str], summary="docling-serve: versions")
+async def docling_get_version(_: Caller) -> dict[str, str]:
+    """The versions of docmill and of the protocol of docling-serve."""
     return {"docmill": __version__, "docling-serve": "1.0.0"}
 
 
@@ -262,7 +263,8 @@ class Alive(BaseModel):
 
 
 @router.get("/livez", response_model=Alive, summary="docling-serve: is the process alive?")
-async def get_livez() -> Response:
+async def docling_get_livez() -> Response:
+    """Answers as long as the process runs."""
     return Json({"status": "ok"})
 
 
@@ -270,16 +272,18 @@ async def get_livez() -> Response:
     "/readyz",
     response_model=Alive,
     summary="docling-serve: can it work?",
-    responses={503: {"model": Readiness, "description": "A part fails"}},
+    responses={503: {"model": Readiness, "description": "A part fails; `checks` says which."}},
 )
-async def get_readyz(request: Request, ports: Bound) -> Response:
+async def docling_get_readyz(request: Request, ports: Bound) -> Response:
+    """Whether the service can work."""
     ready = await get_ready(request, ports)
     return Json({"status": "ok"}) if ready.status_code == 200 else ready
 
 
 @router.post("/v1/convert/file", summary="docling-serve: convert files, and wait", responses=ANSWER, openapi_extra=FORM)
 @accept_body(is_streamed=True)
-async def post_file(request: Request, who: Caller, ports: Bound) -> Response:
+async def docling_convert_files(request: Request, who: Caller, ports: Bound) -> Response:
+    """Convert files and wait for the result, as docling-serve does."""
     return await _awaited(request, ports, who, await _of_form(request, ports, who))
 
 
@@ -287,7 +291,8 @@ async def post_file(request: Request, who: Caller, ports: Bound) -> Response:
     "/v1/convert/file/async", response_model=TaskStatus, summary="docling-serve: submit files", openapi_extra=FORM
 )
 @accept_body(is_streamed=True)
-async def post_file_async(request: Request, who: Caller, ports: Bound) -> Response:
+async def docling_submit_files(request: Request, who: Caller, ports: Bound) -> Response:
+    """Submit files; the result is fetched with the id of the answer."""
     return await _status(ports, who, await _of_form(request, ports, who))
 
 
@@ -298,7 +303,8 @@ async def post_file_async(request: Request, who: Caller, ports: Bound) -> Respon
     openapi_extra=takes_model(ConvertSources),
 )
 @accept_body(max_bytes=MAX_SOURCES_BYTES)
-async def post_source(request: Request, who: Caller, ports: Bound) -> Response:
+async def docling_convert_sources(request: Request, who: Caller, ports: Bound) -> Response:
+    """Convert files at addresses or in Base64 and wait for the result."""
     body = await read_model(request, ConvertSources)
     return await _awaited(request, ports, who, await _of_sources(body, ports, who))
 
@@ -310,7 +316,8 @@ async def post_source(request: Request, who: Caller, ports: Bound) -> Response:
     openapi_extra=takes_model(ConvertSources),
 )
 @accept_body(max_bytes=MAX_SOURCES_BYTES)
-async def post_source_async(request: Request, who: Caller, ports: Bound) -> Response:
+async def docling_submit_sources(request: Request, who: Caller, ports: Bound) -> Response:
+    """Submit files at addresses or in Base64; the result is fetched with the id of the answer."""
     body = await read_model(request, ConvertSources)
     return await _status(ports, who, await _of_sources(body, ports, who))
 
@@ -318,9 +325,10 @@ async def post_source_async(request: Request, who: Caller, ports: Bound) -> Resp
 @router.get(
     "/v1/status/poll/{conversion_id}", response_model=TaskStatus, summary="docling-serve: how far a submission is"
 )
-async def get_status(
+async def docling_get_status(
     conversion_id: TaskText, request: Request, who: Caller, ports: Bound, wait: Annotated[float, Query(ge=0)] = 0
 ) -> Response:
+    """How far a submission is. `wait` holds the answer back until it has ended."""
     asked = Conversion.of_id(conversion_id)
     await _tasks(ports, who, asked)
     await wait_until_ended(request, ports, who, asked.task_ids, min(wait, MAX_WAIT_S))
@@ -328,7 +336,8 @@ async def get_status(
 
 
 @router.get("/v1/result/{conversion_id}", summary="docling-serve: the result of a submission", responses=ANSWER)
-async def get_result(conversion_id: TaskText, who: Caller, ports: Bound) -> Response:
+async def docling_get_result(conversion_id: TaskText, who: Caller, ports: Bound) -> Response:
+    """The result of a submission that has ended: JSON, or a ZIP file of several documents."""
     asked = Conversion.of_id(conversion_id)
     tasks = await _tasks(ports, who, asked)
     if not all(task.is_final for task in tasks) or not any(task.status is Status.COMPLETED for task in tasks):
@@ -337,19 +346,21 @@ async def get_result(conversion_id: TaskText, who: Caller, ports: Bound) -> Resp
 
 
 @router.get("/v1/clear/results", response_model=Cleared, summary="docling-serve: remove the caller's old conversions")
-async def get_clear_results(
+async def docling_clear_results(
     request: Request,
     who: Caller,
     ports: Bound,
     older_then: Annotated[float, Query(ge=0, le=1e9, description="Seconds since a conversion ended")] = CLEAR_AFTER_S,
 ) -> Cleared:
+    """Remove conversions of the caller that are older than the time given."""
     refuse_foreign_page(request)
     await retention.clear(ports, who, workflow_id=WORKFLOW, project_id=int(PROJECT), older_ms=int(older_then * 1000))
     return Cleared()
 
 
 @router.get("/v1/clear/converters", response_model=Cleared, summary="docling-serve: there is nothing to unload here")
-async def get_clear_converters(_: Caller) -> Cleared:
+async def docling_clear_converters(_: Caller) -> Cleared:
+    """Accepted for docling-serve's clients; there is nothing to unload."""
     return Cleared()
 
 

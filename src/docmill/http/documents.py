@@ -10,6 +10,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -17,7 +18,7 @@ from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Principal
 from docmill.core.body_limits import accept_body
 from docmill.core.conform import conform
-from docmill.http.body import judged, read_body, takes
+from docmill.http.body import judged, read_body, takes_model
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import problems
@@ -49,42 +50,65 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 PageNumber = Annotated[int, Path(ge=1, le=1_000_000, description="Counted from 1")]
 Width = Annotated[int, Query(ge=16, le=2400, description="Of the picture, in pixels")]
 Cursor = Annotated[str | None, Query(max_length=500, description="next_cursor of the page before")]
+BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 BYTES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "The bytes, as an attachment", "content": {"application/octet-stream": {}}},
-    206: {"description": "The part that Range asked for"},
-    416: {"description": "Range lies outside"},
+    200: {"description": "The bytes, as an attachment.", "content": {"*/*": BINARY}},
+    206: {"description": "The part that `Range` asked for.", "content": {"*/*": BINARY}},
+    416: {"description": "`Range` lies outside the bytes."},
 }
+
+
+class DocumentPage(BaseModel):
+    documents: list[NormalizedDocument]
+    next_cursor: str | None
+
+
+class VersionPage(BaseModel):
+    versions: list[NormalizedDocument]
+    next_cursor: None
+
+
+class AssetPage(BaseModel):
+    assets: list[Asset]
+    next_cursor: str | None
 
 
 @router.post(
     "/documents",
     status_code=201,
     summary="Store a document; inline bytes move to the store",
-    responses={200: {"description": "The same document was stored before"}},
-    openapi_extra=takes("document"),
+    response_model=NormalizedDocument,
+    responses={200: {"model": NormalizedDocument, "description": "The same document was stored before."}},
+    openapi_extra=takes_model(NormalizedDocument),
 )
 @accept_body(is_streamed=True)
-async def post_document(request: Request, who: Caller, ports: Bound) -> Response:
+async def store_document(request: Request, who: Caller, ports: Bound) -> Response:
+    """Store a document with its assets. Bytes that are inline move to the store. The same document again is 200."""
     document = await judged(await read_body(request), partial(conform, "document"))
     kept, is_new = await documents.store_document(ports, who, document)
     return _json(kept.model_dump_json(), 201 if is_new else 200)
 
 
-@router.get("/documents", summary="Documents, newest first")
-async def get_documents(
+@router.get("/documents", response_model=DocumentPage, summary="Documents, newest first")
+async def list_documents(
     who: Caller, ports: Bound, collection_id: UUID | None = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
+    """Documents of the tenant, the newest first, a page at a time."""
     page, after = await ports.documents.list(who.tenant, collection_id=collection_id, limit=limit, after=cursor)
     return _page("documents", page, after)
 
 
-@router.get("/documents/{document_id}", summary="A version of a document, or the latest")
+@router.get(
+    "/documents/{document_id}", response_model=NormalizedDocument, summary="A version of a document, or the latest"
+)
 async def get_document(document_id: UUID, who: Caller, ports: Bound, version: Version = None) -> Response:
+    """A version of a document with its assets; without `version` the latest."""
     return _json((await documents.get_document(ports, who, document_id, version)).model_dump_json())
 
 
-@router.get("/documents/{document_id}/versions", summary="All versions, newest first")
-async def get_versions(document_id: UUID, who: Caller, ports: Bound) -> Response:
+@router.get("/documents/{document_id}/versions", response_model=VersionPage, summary="All versions, newest first")
+async def list_document_versions(document_id: UUID, who: Caller, ports: Bound) -> Response:
+    """All versions of a document, the newest first."""
     return _page("versions", await documents.get_versions(ports, who, document_id), None)
 
 
@@ -92,13 +116,15 @@ async def get_versions(document_id: UUID, who: Caller, ports: Bound) -> Response
 async def delete_document(
     document_id: UUID, who: Caller, ports: Bound, version: Version = None, hard: bool = False
 ) -> None:
+    """Hide a document or one of its versions; with `hard` remove it with its bytes."""
     await documents.delete_document(ports, who, document_id, version=version, hard=hard)
 
 
 @router.get("/documents/{document_id}/blob", summary="The document's bytes", response_class=Response, responses=BYTES)
-async def get_document_blob(
+async def download_document(
     document_id: UUID, request: Request, who: Caller, ports: Bound, version: Version = None
 ) -> Response:
+    """The bytes of the document that was processed. `Range` is understood."""
     document = await documents.get_document(ports, who, document_id, version)
     return await _download(ports, who, document, request.headers.get("range"))
 
@@ -107,20 +133,26 @@ async def get_document_blob(
     "/documents/{document_id}/pages/{page}.png",
     summary="A page as it looks: PDF files and images",
     response_class=Response,
-    responses={200: {"description": "The page", "content": {"image/png": {}}}},
+    responses={200: {"description": "The page", "content": {"image/png": BINARY}}},
 )
 async def get_page_image(
     document_id: UUID, page: PageNumber, who: Caller, ports: Bound, width: Width = 1200, version: Version = None
 ) -> Response:
+    """A page of a PDF file or image as a picture of the width asked for."""
     image = await pages.page_image(ports, who, document_id, page, width=width, version=version)
     headers = {"ETag": f'"{image.etag}"', "X-Content-Type-Options": "nosniff", **PRIVATE}
     return Response(image.png, 200, headers, "image/png")
 
 
-@router.get("/documents/{document_id}/assets", summary="The assets of the latest version, in order")
-async def get_document_assets(
+@router.get(
+    "/documents/{document_id}/assets",
+    response_model=AssetPage,
+    summary="The assets of the latest version, in order",
+)
+async def list_document_assets(
     document_id: UUID, who: Caller, ports: Bound, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
+    """The assets of the latest version of a document, in order, a page at a time."""
     page, after = await ports.documents.list_assets(who.tenant, document_id, limit=limit, after=cursor)
     return _page("assets", page, after)
 
@@ -129,28 +161,33 @@ async def get_document_assets(
     "/assets",
     status_code=201,
     summary="Add an asset to the latest version of its document",
-    responses={200: {"description": "The asset was there before, and is now as sent"}},
-    openapi_extra=takes("asset"),
+    response_model=Asset,
+    responses={200: {"model": Asset, "description": "The asset existed, and is now as sent."}},
+    openapi_extra=takes_model(Asset),
 )
 @accept_body(is_streamed=True)
-async def post_asset(request: Request, who: Caller, ports: Bound) -> Response:
+async def store_asset(request: Request, who: Caller, ports: Bound) -> Response:
+    """Add an asset to the latest version of its document, or replace it."""
     asset = await judged(await read_body(request), partial(conform, "asset"))
     kept, is_new = await documents.store_asset(ports, who, asset)
     return _json(kept.model_dump_json(), 201 if is_new else 200)
 
 
-@router.get("/assets/{asset_id}", summary="An asset")
+@router.get("/assets/{asset_id}", response_model=Asset, summary="An asset")
 async def get_asset(asset_id: UUID, who: Caller, ports: Bound) -> Response:
+    """An asset: its place in the document, its text and where its bytes are."""
     return _json((await documents.get_asset(ports, who, asset_id)).model_dump_json())
 
 
 @router.delete("/assets/{asset_id}", status_code=204, summary="Hide an asset, or remove it for good")
 async def delete_asset(asset_id: UUID, who: Caller, ports: Bound, hard: bool = False) -> None:
+    """Hide an asset; with `hard` remove it with its bytes."""
     await documents.delete_asset(ports, who, asset_id, hard=hard)
 
 
 @router.get("/assets/{asset_id}/blob", summary="The asset's bytes", response_class=Response, responses=BYTES)
-async def get_asset_blob(asset_id: UUID, request: Request, who: Caller, ports: Bound) -> Response:
+async def download_asset(asset_id: UUID, request: Request, who: Caller, ports: Bound) -> Response:
+    """The bytes of an asset. `Range` is understood."""
     asset = await documents.get_asset(ports, who, asset_id)
     return await _download(ports, who, asset, request.headers.get("range"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from docmill.core.catalogue import entry
 from docmill.core.errors import (
     BadRequest,
     DocmillError,
@@ -30,6 +30,27 @@ from docmill.http.wire import encode
 RETRY_AFTER = {429: 1, 503: 2, 507: 30}
 CLIENT_GONE = 499
 MAX_ERRORS = 100
+CODE_PAGES = "/docs/codes/"
+NO_NEXT_STEP = "Read the detail; the request id finds the request in the log."
+"""For a code that is not docmill's own, such as that of an external worker."""
+
+SENTENCE_OF_STATUS = {
+    400: "The request cannot be read.",
+    401: "The credential is missing or not valid.",
+    403: "The credential does not allow this.",
+    404: "It does not exist, or belongs to another user.",
+    405: "The address does not take this method.",
+    409: "It contradicts the present state.",
+    410: "It was removed when its time was over.",
+    413: "The body is too large.",
+    415: "The body has a media type that is not accepted here.",
+    422: "A value is not valid; `errors` names every field that is wrong.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    500: "An internal error; the log has it under the request id.",
+    503: "A part of the service is not available; try again.",
+    504: "It takes longer than a caller may wait.",
+    507: "The storage is full; the same request succeeds later.",
+}
 
 log = structlog.get_logger("docmill.http")
 
@@ -43,7 +64,7 @@ class FieldError(BaseModel):
 class Problem(BaseModel):
     """RFC 9457, and beside it docmill's stable code."""
 
-    type: str
+    type: str = Field(description="The page that explains the code, as a path of this service.")
     title: str
     status: int
     detail: str
@@ -51,6 +72,7 @@ class Problem(BaseModel):
     instance: str
     request_id: str
     retryable: bool
+    next_step: str = Field(description="What to do about it.")
     errors: list[FieldError] | None = Field(default=None, description="Every field that is wrong.")
 
 
@@ -60,7 +82,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     everywhere = (400, 401, 413, 422, 500, 503, 507)
     return {
         status: {
-            "description": HTTPStatus(status).phrase,
+            "description": SENTENCE_OF_STATUS[status],
             "content": {"application/problem+json": {"schema": schema}},
         }
         for status in sorted({*everywhere, *statuses})
@@ -77,14 +99,15 @@ def install(app: FastAPI) -> None:
 def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = None) -> Response:
     """The problem as a response. *scope* is the ASGI scope of the request."""
     body = {
-        "type": f"urn:docmill:problem:{error.code}",
-        "title": error.code.replace("_", " ").capitalize(),
+        "type": problem_type(error.code),
+        "title": problem_title(error.code),
         "status": error.status,
         "detail": error.message,
         "code": error.code,
         "instance": scope.get("path", ""),
         "request_id": scope.get("state", {}).get("request_id", ""),
         "retryable": error.retryable,
+        "next_step": next_step(error.code),
     }
     if errors := error.facts.get("errors"):
         body["errors"] = errors
@@ -94,6 +117,20 @@ def answer(scope: Any, error: DocmillError, headers: dict[str, str] | None = Non
         headers={**_headers(error), **(headers or {})},
         media_type="application/problem+json",
     )
+
+
+def problem_type(code: str) -> str:
+    """The page of the code. A path without a host: the same code has the same type on every deployment."""
+    return CODE_PAGES + code
+
+
+def problem_title(code: str) -> str:
+    return code.replace("_", " ").capitalize()
+
+
+def next_step(code: str) -> str:
+    found = entry(code)
+    return found.text["en"][1] if found else NO_NEXT_STEP
 
 
 def unexpected(error: Exception, scope: Any) -> Response:

@@ -57,7 +57,7 @@ _SEQ = re.compile(r"[0-9]{1,18}")
     response_model=EventPage,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def get_events(
+async def follow_task(
     task_id: TaskId,
     request: Request,
     who: Caller,
@@ -65,6 +65,8 @@ async def get_events(
     after: Annotated[int, Query(ge=0, le=MAX_ROW_ID, description="The last number that you have")] = 0,
     limit: Annotated[int, Query(ge=1, le=PAGE, description="Of the JSON answer")] = PAGE,
 ) -> Response:
+    """The log of a task as server-sent events until the task has ended; with `Accept: application/json` one page of
+    it."""
     after = last_seen(request, after)
     if wants_json(request.headers.get("accept", "")):
         found = await query.events(ports, who, task_id, after=after, limit=limit)

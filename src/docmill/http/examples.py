@@ -9,6 +9,7 @@ from typing import Any
 
 from docmill.core.catalogue import Entry, entries
 from docmill.core.errors import RETRYABLE, SENTENCES
+from docmill.http.errors import next_step, problem_title, problem_type
 
 EVERYWHERE = frozenset({"http", "auth", "system"})
 AREAS = {
@@ -70,14 +71,15 @@ def _errors(schema: dict[str, Any]) -> Iterator[tuple[list[str], int, dict[str, 
 
 def _problem(one: Entry) -> dict[str, Any]:
     return {
-        "type": f"urn:docmill:problem:{one.code}",
-        "title": one.code.replace("_", " ").capitalize(),
+        "type": problem_type(one.code),
+        "title": problem_title(one.code),
         "status": one.status,
         "detail": _sentence(one.code),
         "code": one.code,
         "instance": "/api/v1/…",
         "request_id": "5f2c0a9be1d34c6f9a7d1c2b3e4f5a6b",
         "retryable": one.code in RETRYABLE,
+        "next_step": next_step(one.code),
     }
 
 

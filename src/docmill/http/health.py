@@ -45,6 +45,7 @@ class Readiness(BaseModel):
 @router.head("/health", include_in_schema=False)
 @router.get("/health", response_model=Health, summary="Is the process alive?")
 async def get_health(request: Request) -> Response:
+    """Answers as long as the process runs. It asks no other part."""
     options: HttpOptions = request.app.state.options
     return Json({"status": "ok", "version": options.version})
 
@@ -54,9 +55,10 @@ async def get_health(request: Request) -> Response:
     "/ready",
     response_model=Readiness,
     summary="Can it work?",
-    responses={503: {"model": Readiness, "description": "A part fails"}},
+    responses={503: {"model": Readiness, "description": "A part fails; `checks` says which."}},
 )
 async def get_ready(request: Request, ports: Bound) -> Response:
+    """Whether database, store, disk and worker can do their work, each with `ok` or a code."""
     readiness: Prober = request.app.state.prober
     checks = await readiness.look(ports)
     drain: Drain = request.app.state.drain

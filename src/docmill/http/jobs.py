@@ -81,6 +81,12 @@ class ListedJob(JobLineOut):
     lastProgress: float | None = Field(description="The worker's own number.")  # noqa: N815 - the wire's name
 
 
+class JobToken(BaseModel):
+    callback_url: str
+    callback_token: str
+    dialect: str | None
+
+
 class JobPage(BaseModel):
     items: list[ListedJob]
     jobs: list[ListedJob] = Field(description="The same as items.")
@@ -91,7 +97,7 @@ class JobPage(BaseModel):
 
 
 @router.get("/jobs", response_model=JobPage, summary="Jobs, newest first")
-async def get_jobs(
+async def list_jobs(
     who: Caller,
     ports: Bound,
     limit: Annotated[int, Query(ge=1, le=MAX_ROW_ID, description=f"At most {jobs.MAX_PAGE}; more is clamped.")] = 50,
@@ -99,6 +105,7 @@ async def get_jobs(
     status: JobStatus | None = None,
     before: Annotated[int | None, Query(ge=0, le=MAX_ROW_ID)] = None,
 ) -> Response:
+    """Jobs at external workers, the newest first, a page at a time."""
     limit = min(limit, jobs.MAX_PAGE)
     found = await jobs.page(ports, who, limit=limit, number=page, status=status, before_ms=before)
     lines = [_listed(one) for one in found.jobs]
@@ -115,6 +122,7 @@ async def get_job(
         int, Query(ge=0, le=MAX_ROW_ID, description=f"The last lines of the log, at most {jobs.MAX_LOGS}.")
     ] = 100,
 ) -> Response:
+    """A job with the last lines of its log, the callbacks that came and its result."""
     job = await jobs.show(ports, who, job_id, limit=limit)
     return Json(
         _line(job.attempt, job.status, job.task.filename, job.task.updated_ms)
@@ -137,8 +145,14 @@ async def get_job(
     )
 
 
-@router.post("/jobs/{job_id}/token", status_code=201, summary="Take a job over", responses=problems(409))
-async def post_token(job_id: UUID, who: Caller, ports: Bound) -> Response:
+@router.post(
+    "/jobs/{job_id}/token",
+    status_code=201,
+    response_model=JobToken,
+    summary="Take a job over",
+    responses=problems(409),
+)
+async def take_over_job(job_id: UUID, who: Caller, ports: Bound) -> Response:
     """A new callback token for a job. The worker that held the old one is refused from now on."""
     attempt, token = await jobs.take_over(ports, who, job_id)
     url = callback_url(ports, attempt.dialect or "", attempt.id)

@@ -28,6 +28,7 @@ from docmill.core.machine import RUNNING_WIRE_STATUSES
 from docmill.core.task import Status
 from docmill.http.bound import Bound
 from docmill.http.caller import caller, is_local_peer, operator
+from docmill.http.errors import problems
 from docmill.ports import Ports
 from docmill.work.sandbox import RANKS, sandbox_level
 
@@ -41,8 +42,15 @@ log = structlog.get_logger("docmill.http")
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/metrics", response_class=Response, summary="Prometheus metrics")
+@router.get(
+    "/metrics",
+    response_class=Response,
+    summary="Prometheus metrics",
+    responses=problems(403)
+    | {200: {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def get_metrics(request: Request, ports: Bound) -> Response:
+    """Metrics in the text format of Prometheus: for operators, `metrics_token`, or callers on the same machine."""
     if not may_scrape(request, request.app.state.options.metrics_token):
         await operator(await caller(request))
     metrics: Metrics = request.app.state.metrics

@@ -175,11 +175,15 @@ RESULT: dict[int | str, dict[str, Any]] = {
         "description": "The result, or with response_format_zip a ZIP file",
         "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
     },
-    409: {"model": ParseStatus, "description": "No file could be parsed"},
+    409: {"model": ParseStatus, "description": "No file could be parsed."},
 }
-NOT_READY: dict[int | str, dict[str, Any]] = {202: {"model": ParseStatus, "description": "Not ready yet"}}
-TIMED_OUT: dict[int | str, dict[str, Any]] = {504: {"model": ParseStatus, "description": "It takes longer; poll it"}}
-ParseId = Annotated[str, Path(max_length=2_100, description="As the submission gave it out")]
+NOT_READY: dict[int | str, dict[str, Any]] = {
+    202: {"model": ParseStatus, "description": "The result is not ready yet."}
+}
+TIMED_OUT: dict[int | str, dict[str, Any]] = {
+    504: {"model": ParseStatus, "description": "It takes longer: ask `status_url`."}
+}
+ParseId = Annotated[str, Path(max_length=2_100, pattern=f"^{PARSE_ID}$", description="As the submission gave it out.")]
 
 routes = APIRouter()
 
@@ -189,7 +193,8 @@ routes = APIRouter()
 
 @routes.post("/file_parse", summary="MinerU: parse files, and wait", responses=RESULT | TIMED_OUT, openapi_extra=FORM)
 @accept_body(is_streamed=True)
-async def post_file_parse(request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_parse_files(request: Request, who: Caller, ports: Bound) -> Response:
+    """Parse files and wait for the result, as a self-hosted MinerU server does."""
     asked = await _submit_form(request, ports, who)
     is_over = await wait_until_ended(request, ports, who, asked.task_ids, MAX_SYNC_S)
     tasks = await _tasks(ports, who, asked)
@@ -201,14 +206,16 @@ async def post_file_parse(request: Request, who: Caller, ports: Bound) -> Respon
 
 @routes.post("/tasks", status_code=202, response_model=ParseStatus, summary="MinerU: submit files", openapi_extra=FORM)
 @accept_body(is_streamed=True)
-async def post_tasks(request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_submit_files(request: Request, who: Caller, ports: Bound) -> Response:
+    """Submit files; the result is fetched with the id of the answer."""
     asked = await _submit_form(request, ports, who)
     status = _status(request, asked, await _tasks(ports, who, asked))
     return Json(status | {"message": "Task submitted successfully"}, status_code=202)
 
 
 @routes.get("/tasks/{parse_id:mineru_task}", response_model=ParseStatus, summary="MinerU: how far a submission is")
-async def get_parse(parse_id: ParseId, request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_get_status(parse_id: ParseId, request: Request, who: Caller, ports: Bound) -> Response:
+    """How far a submission is."""
     asked = _read_id(parse_id)
     return Json(_status(request, asked, await _tasks(ports, who, asked)))
 
@@ -218,7 +225,8 @@ async def get_parse(parse_id: ParseId, request: Request, who: Caller, ports: Bou
     summary="MinerU: the result of a submission",
     responses=RESULT | NOT_READY,
 )
-async def get_parse_result(parse_id: ParseId, request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_get_result(parse_id: ParseId, request: Request, who: Caller, ports: Bound) -> Response:
+    """The result of a submission: JSON, or a ZIP file if one was asked for."""
     asked = _read_id(parse_id)
     tasks = await _tasks(ports, who, asked)
     if not all(task.is_final for task in tasks):

@@ -30,6 +30,7 @@ from docmill.core.errors import BadRequest, Conflict, DocmillError, Forbidden, N
 from docmill.core.mineru import are_page_ranges, cloud_code, select_ranges
 from docmill.core.task import Status, Task
 from docmill.http.addresses import base_url
+from docmill.http.body import takes_bytes
 from docmill.http.bound import Bound
 from docmill.http.caller import Caller
 from docmill.http.errors import retry_after, validation
@@ -132,7 +133,7 @@ def refuse(scope: Scope, error: DocmillError) -> Response:
 
 
 def _answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Answer, "description": "What is wrong, in the envelope"} for status in statuses}
+    return {status: {"model": Answer, "description": "What is wrong, in the envelope."} for status in statuses}
 
 
 router = APIRouter(
@@ -164,7 +165,8 @@ def _body_of(model: type[BaseModel]) -> dict[str, Any]:
     openapi_extra=_body_of(BatchWish),
 )
 @accept_body(refuse=refuse)
-async def post_file_urls(request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_cloud_announce_files(request: Request, who: Caller, ports: Bound) -> Response:
+    """Announce files; the answer has an address for the upload of each."""
     links = _links(ports)
     wish = await _read(request, BatchWish)
     wish.refuse_what_is_not_offered()
@@ -175,9 +177,16 @@ async def post_file_urls(request: Request, who: Caller, ports: Bound) -> Respons
     return _envelope(request, {"batch_id": batch.id, "file_urls": urls})
 
 
-@router.put("/uploads/{token}", response_class=Response, summary="MinerU cloud: leave a file at its address")
+@router.put(
+    "/uploads/{token}",
+    response_class=Response,
+    summary="MinerU cloud: upload a file to its address",
+    responses={200: {"description": "The file is stored."}},
+    openapi_extra=takes_bytes(),
+)
 @accept_body(is_streamed=True, is_public=True, refuse=refuse)
-async def put_upload(token: str, request: Request, ports: Bound) -> Response:
+async def mineru_cloud_upload_file(token: str, request: Request, ports: Bound) -> Response:
+    """Upload a file to the address that was given out for it. The address is the credential."""
     batch, index = await _permitted(ports, token, "PUT")
     stored = await mineru.receive_file(ports, batch, index, _chunks(request, ports))
     request.app.state.metrics.uploaded(stored.size)
@@ -188,7 +197,8 @@ BatchId = Annotated[str, Path(max_length=64, description="As the submission gave
 
 
 @router.get("/extract-results/batch/{batch_id}", response_model=Answer, summary="MinerU cloud: how far a batch is")
-async def get_batch(batch_id: BatchId, request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_cloud_get_batch(batch_id: BatchId, request: Request, who: Caller, ports: Bound) -> Response:
+    """The state of every file of a batch, and where the results are."""
     batch = await mineru.find_batch(ports, who, batch_id)
     return _envelope(request, {"batch_id": batch.id, "extract_result": await _results(request, ports, batch)})
 
@@ -200,7 +210,7 @@ async def get_batch(batch_id: BatchId, request: Request, who: Caller, ports: Bou
     openapi_extra=_body_of(UrlWish),
 )
 @accept_body(refuse=refuse)
-async def post_task(request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_cloud_submit_url(request: Request, who: Caller, ports: Bound) -> Response:
     """The file is fetched before the answer: whether it can be is known then."""
     _links(ports)
     wish = await _read(request, UrlWish)
@@ -213,7 +223,8 @@ async def post_task(request: Request, who: Caller, ports: Bound) -> Response:
 
 
 @router.get("/extract/task/{batch_id}", response_model=Answer, summary="MinerU cloud: how far a task is")
-async def get_task(batch_id: BatchId, request: Request, who: Caller, ports: Bound) -> Response:
+async def mineru_cloud_get_task(batch_id: BatchId, request: Request, who: Caller, ports: Bound) -> Response:
+    """The state of a file that was submitted by its address."""
     batch = await mineru.find_batch(ports, who, batch_id)
     [result, *_] = await _results(request, ports, batch)
     return _envelope(request, {"task_id": batch.id, **result})
@@ -225,7 +236,8 @@ async def get_task(batch_id: BatchId, request: Request, who: Caller, ports: Boun
     summary="MinerU cloud: a result",
     responses={200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-async def get_archive(token: str, ports: Bound) -> Response:
+async def mineru_cloud_download_result(token: str, ports: Bound) -> Response:
+    """A result as a ZIP file. The address is the credential."""
     batch, index = await _permitted(ports, token, "GET")
     task = (await mineru.tasks_of(ports, batch)).get(index)
     if task is None:

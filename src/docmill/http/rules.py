@@ -120,38 +120,44 @@ class TrialOut(BaseModel):
 
 
 @router.get("/rules", response_model=RuleList, summary="The default rule, and the caller's own")
-async def get_rules(
+async def list_rules(
     who: Caller,
     ports: Bound,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
 ) -> Json:
+    """The default rule and the rules of the caller."""
     rules, total = await rulebook.page(ports, who, limit=limit, offset=offset)
     return Json({"rules": [rule_json(rule) for rule in rules], "total": total, "limit": limit, "offset": offset})
 
 
 @router.post("/rules", status_code=201, response_model=RuleOut, summary="Make a rule")
-async def post_rule(rule: RuleIn, who: Caller, ports: Bound) -> Json:
+async def create_rule(rule: RuleIn, who: Caller, ports: Bound) -> Json:
+    """Create a rule: whether, and with which schema and prompt, a language model extracts values."""
     return Json(rule_json(await rulebook.add(ports, who, rule.draft())), 201)
 
 
 @router.post("/rules/test", response_model=TrialOut, summary="Try a rule on a task's document; nothing is saved")
-async def post_trial(body: TrialIn, who: Caller, ports: Bound) -> Json:
+async def try_rule(body: TrialIn, who: Caller, ports: Bound) -> Json:
+    """Run a rule, or a draft of one, on the document of a task. Nothing is saved."""
     return Json(trial_json(await trial.try_rule(ports, who, body.chosen(), body.on())))
 
 
 @router.get("/rules/{rule_id}", response_model=RuleOut, summary="A rule")
 async def get_rule(rule_id: RuleId, who: Caller, ports: Bound) -> Json:
+    """A rule by its id."""
     return Json(rule_json(await rulebook.get(ports, who, rule_id)))
 
 
 @router.put("/rules/{rule_id}", response_model=RuleOut, summary="Replace a rule")
-async def put_rule(rule_id: RuleId, rule: RuleIn, who: Caller, ports: Bound) -> Json:
+async def replace_rule(rule_id: RuleId, rule: RuleIn, who: Caller, ports: Bound) -> Json:
+    """Replace a rule of the caller."""
     return Json(rule_json(await rulebook.replace(ports, who, rule_id, rule.draft())))
 
 
 @router.delete("/rules/{rule_id}", status_code=204, summary="Delete a rule")
 async def delete_rule(rule_id: RuleId, who: Caller, ports: Bound) -> None:
+    """Delete a rule of the caller."""
     await rulebook.remove(ports, who, rule_id)
 
 
@@ -161,6 +167,7 @@ async def delete_rule(rule_id: RuleId, who: Caller, ports: Bound) -> None:
     summary="How a language model came to a task's output, with the provenance of every value",
 )
 async def get_extraction(task_id: Annotated[int, Path(ge=1, le=MAX_OFFSET)], who: Caller, ports: Bound) -> Json:
+    """What the language model answered for a task, and where in the document each value stands."""
     return Json(await query.extraction(ports, who, task_id))
 
 

@@ -65,19 +65,22 @@ class TableList(BaseModel):
     openapi_extra=takes_model(TableIn),
 )
 @accept_body(max_bytes=MAX_BODY_BYTES, max_nodes=MAX_LARGE_JSON_NODES)
-async def post_table(project_id: ProjectId, request: Request, who: Caller, ports: Bound) -> Json:
+async def create_table(project_id: ProjectId, request: Request, who: Caller, ports: Bound) -> Json:
+    """Create a table, which holds any JSON value, in a project."""
     table = await read_model(request, TableIn)
     return Json(table_json(await tables.add(ports, who, project_id, table.name, table.data)), 201)
 
 
 @router.get("/projects/{project_id}/tables", response_model=TableList, summary="A project's tables, without their data")
-async def get_tables(project_id: ProjectId, who: Caller, ports: Bound) -> Json:
+async def list_tables(project_id: ProjectId, who: Caller, ports: Bound) -> Json:
+    """The tables of a project, without their data."""
     found = await tables.listed(ports, who, project_id)
     return Json({"tables": [entry_json(table) for table in found], "total": len(found)})
 
 
 @router.get("/tables/{table_id}", response_model=TableOut, summary="A table")
 async def get_table(table_id: TableId, who: Caller, ports: Bound) -> Json:
+    """A table with its data."""
     return Json(table_json(await tables.get(ports, who, table_id)))
 
 
@@ -88,23 +91,26 @@ async def get_table(table_id: TableId, who: Caller, ports: Bound) -> Json:
     openapi_extra=takes_model(TableChange),
 )
 @accept_body(max_bytes=MAX_BODY_BYTES, max_nodes=MAX_LARGE_JSON_NODES)
-async def put_table(table_id: TableId, request: Request, who: Caller, ports: Bound) -> Json:
+async def replace_table(table_id: TableId, request: Request, who: Caller, ports: Bound) -> Json:
+    """Replace the data of a table, and its name if one is given."""
     change = await read_model(request, TableChange)
     return Json(table_json(await tables.replace(ports, who, table_id, name=change.name, data=change.data)))
 
 
 @router.delete("/tables/{table_id}", status_code=204, summary="Delete a table")
 async def delete_table(table_id: TableId, who: Caller, ports: Bound) -> None:
+    """Delete a table with its data."""
     await tables.remove(ports, who, table_id)
 
 
 @router.get("/tables/{table_id}/data", summary="The JSON value at a pointer")
-async def get_data(
+async def get_table_value(
     table_id: TableId,
     who: Caller,
     ports: Bound,
     pointer: Annotated[str, Query(description="JSON Pointer (RFC 6901); empty: the whole value")] = "",
 ) -> Json:
+    """The value at a JSON Pointer in the data of a table."""
     return Json(await tables.read_at(ports, who, table_id, pointer))
 
 

@@ -44,7 +44,8 @@ BINARY = {"type": "string", "format": "binary"}
 router = APIRouter(prefix="/api/v1/etl", tags=["tasks"], responses=problems(403, 404, 409, 410, 429))
 
 TaskId = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
-WireStatus = Literal["pending", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]
+ListStatus = Literal["pending", "running", "mineru_parsing", "llm_processing", "completed", "failed", "cancelled"]
+"""The names of the API, and `running` for both of a task that runs."""
 
 _ID = re.compile(r"[0-9]{1,19}")
 _CURSOR = re.compile(r"t([0-9]{1,19})[.]([0-9-]*)[.]([a-z_]*)")
@@ -56,16 +57,17 @@ class Retry(StrictModel):
 
 
 @router.get("/tasks", response_model=TaskList, summary="Tasks, newest first")
-async def get_tasks(
+async def list_tasks(
     who: Caller,
     ports: Bound,
     project_id: Annotated[int | None, Query(ge=0, le=MAX_ROW_ID)] = None,
-    status: WireStatus | None = None,
+    status: Annotated[ListStatus | None, Query(description="running: mineru_parsing or llm_processing")] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     offset: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
     include: Literal["result"] | None = None,
 ) -> Response:
+    """Tasks of the caller, the newest first, a page at a time. Follow `next_cursor` to read them all."""
     before = read_cursor(cursor, project_id, status) if cursor else None
     offset = 0 if cursor else offset
     where = Filter(who.owner, project_id, status, limit, offset, before)
@@ -83,18 +85,24 @@ async def get_tasks(
 
 
 @router.get("/tasks/batch", response_model=TaskBatch, summary="Several tasks by their ids")
-async def get_batch(
+async def list_tasks_by_id(
     who: Caller,
     ports: Bound,
     task_ids: Annotated[str, Query(description="1 to 100 ids, separated by commas")] = "",
     include: Literal["result"] | None = None,
 ) -> Response:
+    """Up to 100 tasks by their ids, in the order asked for. Ids of others and unknown ones are left out."""
     found = await query.batch(ports, who, read_ids(task_ids))
     results = await (query.full_results(ports, found) if include else query.small_results(ports, who, found))
     return Json({"tasks": tasks_json(found, results), "total": len(found)})
 
 
-@router.get("/tasks/{task_id}", response_model=TaskOut, summary="A task", responses={304: {"description": "Unchanged"}})
+@router.get(
+    "/tasks/{task_id}",
+    response_model=TaskOut,
+    summary="A task",
+    responses={304: {"description": "The task has not changed."}},
+)
 async def get_task(
     task_id: TaskId,
     request: Request,
@@ -102,6 +110,7 @@ async def get_task(
     ports: Bound,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the next change")] = 0,
 ) -> Response:
+    """A task with its result. `wait` holds the answer back until the task changes."""
     task = await query.task(ports, who, task_id)
     known = request.headers.get("if-none-match")
     preferred = _preferred_wait(request.headers.get("prefer", ""))
@@ -115,19 +124,22 @@ async def get_task(
 
 
 @router.post("/tasks/{task_id}/cancel", response_model=TaskAck, summary="Cancel a task")
-async def post_cancel(task_id: TaskId, who: Caller, ports: Bound, force: bool = False) -> TaskAck:
+async def cancel_task(task_id: TaskId, who: Caller, ports: Bound, force: bool = False) -> TaskAck:
+    """Cancel a task that waits; with `force` one that runs, too."""
     task = await control.cancel(ports, who, task_id, force=force)
     return TaskAck.of(task, "Task cancelled successfully")
 
 
 @router.post("/tasks/{task_id}/retry", response_model=TaskAck, summary="Run a finished task again")
-async def post_retry(task_id: TaskId, body: Retry, who: Caller, ports: Bound) -> TaskAck:
+async def retry_task(task_id: TaskId, body: Retry, who: Caller, ports: Bound) -> TaskAck:
+    """Run a task that has ended again, from the stage named."""
     task = await control.retry(ports, who, task_id, from_stage=body.from_stage)
     return TaskAck.of(task, "Task retry submitted successfully")
 
 
 @router.post("/tasks/{task_id}/mount", response_model=MountAck, summary="Put a task's output into a table")
-async def post_mount(task_id: TaskId, body: Mount, who: Caller, ports: Bound) -> MountAck:
+async def mount_task(task_id: TaskId, body: Mount, who: Caller, ports: Bound) -> MountAck:
+    """Write the output of a completed task into a table, at a JSON Pointer."""
     path = await control.mount(ports, who, task_id, table_id=body.table_id, json_path=body.json_path)
     return MountAck(success=True, message="Task result mounted successfully", mounted_path=path)
 
@@ -138,9 +150,10 @@ async def post_mount(task_id: TaskId, body: Mount, who: Caller, ports: Bound) ->
     response_class=Response,
     responses={200: {"description": "The archive", "content": {"application/zip": {"schema": BINARY}}}},
 )
-async def get_twin(
+async def download_twin(
     task_id: TaskId, who: Caller, ports: Bound, layout: Literal["folder", "sidecar"] = "folder"
 ) -> Response:
+    """The twin of a completed task: Markdown with its images and the data of its pages, as a ZIP file."""
     stack = AsyncExitStack()
     archive = await stack.enter_async_context(twins.packed(ports, who, task_id, layout))
     headers = {"Content-Disposition": f'attachment; filename="twin-{task_id}.zip"', **PRIVATE}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import structlog
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -51,8 +51,8 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
-RowId = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MAX_ROW_ID)]
-ProjectId = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_PROJECT)]
+RowId = Annotated[int, Field(ge=1, le=MAX_ROW_ID), BeforeValidator(_no_bool)]
+ProjectId = Annotated[int, Field(ge=0, le=MAX_PROJECT), BeforeValidator(_no_bool)]
 
 
 class Mount(StrictModel):
@@ -66,6 +66,19 @@ class Twin(StrictModel):
     force: bool = False
 
 
+def _twin(value: Any) -> Any:
+    """`true` is a twin of the usual kind."""
+    if value is None or isinstance(value, dict | Twin):
+        return value
+    try:
+        return {} if _BOOL.validate_python(value) else None
+    except ValidationError:
+        raise ValueError("true, false, or an object with folder, layout and force") from None
+
+
+_BOOL = TypeAdapter(bool)
+
+
 class ParseOptions(BaseModel):
     """Options of the engine. What the engine does not know is refused with its name (`option_unknown`)."""
 
@@ -75,9 +88,9 @@ class ParseOptions(BaseModel):
     language: str | None = Field(default=None, max_length=35, pattern="^[A-Za-z0-9_-]*$")
     ocr: Literal["auto", "always", "never"] | bool | None = None
     page_images: bool | None = None
-    max_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)] | None = None
+    max_pages: Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_no_bool)] | None = None
     stay_home: bool | None = Field(default=None, description="The document must not leave the house.")
-    budget_pages: Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)] | None = None
+    budget_pages: Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_bool)] | None = None
     extraction_method: str | None = Field(
         default=None,
         max_length=64,
@@ -97,41 +110,38 @@ class ParseOptions(BaseModel):
         return asked
 
 
-class Asked(BaseModel):
-    """What may be asked of a task. Unknown fields are ignored: clients of the service before send some."""
-
-    model_config = ConfigDict(extra="ignore")
+class Asked(StrictModel):
+    """What may be asked of a task."""
 
     project_id: ProjectId | None = None
     rule_id: RowId | None = None
     workflow_id: str | None = Field(default=None, min_length=1, max_length=128)
     engine: str | None = Field(default=None, max_length=64)
     no_cache: bool = False
-    twin: bool | Twin | None = None
+    twin: Annotated[Twin | None, BeforeValidator(_twin, json_schema_input_type=bool | Twin | None)] = None
     mount: Mount | None = None
-    priority: Annotated[int, BeforeValidator(_no_bool), Field(ge=-10, le=10)] = 0
+    priority: Annotated[int, Field(ge=-10, le=10), BeforeValidator(_no_bool)] = 0
     options: ParseOptions | None = None
 
     def wishes(self, trace: str = "") -> Wishes:
-        twin = TwinWish(**self.twin.model_dump()) if isinstance(self.twin, Twin) else TwinWish() if self.twin else None
         return Wishes(
             workflow_id=self.workflow_id or Wishes().workflow_id,
             engine=self.engine or None,
             no_cache=self.no_cache,
-            twin=twin,
+            twin=TwinWish(**self.twin.model_dump()) if self.twin else None,
             mount=MountWish(**self.mount.model_dump()) if self.mount else None,
             priority=self.priority,
             parse=self.options.wishes() if self.options else {},
             trace=trace,
         )
 
+    def submission(self, trace: str, *, s3_key: str | None = None, filename: str | None = None) -> Submission:
+        return Submission(s3_key, self.project_id, filename, self.rule_id, self.wishes(trace))
+
 
 class Submit(Asked):
     filename: str | None = Field(default=None, max_length=1_024)
     s3_key: str | None = Field(default=None, max_length=1_024)
-
-    def submission(self, trace: str) -> Submission:
-        return Submission(self.s3_key, self.project_id, self.filename, self.rule_id, self.wishes(trace))
 
 
 _TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -140,10 +150,16 @@ _TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @router.post("/submit", response_model=TaskAck, summary="Process a stored file")
-async def post_submit(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
+async def submit_task(body: Submit, request: Request, who: Caller, ports: Bound) -> Response:
+    """Process a file that was uploaded. Table, rule, engine and options are checked first; the answer has the id of
+    the task."""
     once = once_of(request, body.model_dump(mode="json"))
-    task, is_new = await intake.submit(ports, who, body.submission(trace_of(request)), once=once)
+    task, is_new = await intake.submit(ports, who, _of_stored(body, request), once=once)
     return Json(TaskAck.of(task, "Task submitted successfully").model_dump(), headers=_replayed(not is_new))
+
+
+def _of_stored(body: Submit, request: Request) -> Submission:
+    return body.submission(trace_of(request), s3_key=body.s3_key, filename=body.filename)
 
 
 def trace_of(request: Request) -> str:
@@ -152,11 +168,27 @@ def trace_of(request: Request) -> str:
     return found if _TRACE.fullmatch(found) else ""
 
 
-def _form_of(**files: Any) -> dict[str, Any]:
-    fields = {name: {"type": "string"} for name in Asked.model_fields}
-    fields["options"]["description"] = "A JSON object, as options of /submit."
+_FILE = {"type": "string", "format": "binary"}
+_PROJECT_FIELD = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": MAX_PROJECT,
+    "description": "Before the file, or in the address.",
+}
+
+
+def _wish_fields() -> dict[str, Any]:
+    """The fields of `Asked` as those of a form: texts, and JSON for what is an object."""
+    as_json = {
+        name: {"type": "string", "description": f"A JSON value, as {name} of /submit."}
+        for name in ("twin", "mount", "options")
+    }
     mount = {"table_id": {"type": "integer"}, "json_path": {"type": "string"}}
-    schema = {"type": "object", "properties": {**fields, **mount, "project_id": {"type": "integer"}, **files}}
+    return {name: {"type": "string"} for name in Asked.model_fields} | as_json | mount
+
+
+def _form_of(required: str, **fields: Any) -> dict[str, Any]:
+    schema = {"type": "object", "required": [required], "properties": {**fields, "project_id": _PROJECT_FIELD}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
@@ -165,12 +197,13 @@ def _form_of(**files: Any) -> dict[str, Any]:
     status_code=201,
     response_model=UploadAck,
     summary="Store a file",
-    openapi_extra=_form_of(file={"type": "string", "format": "binary"}),
+    openapi_extra=_form_of("file", file=_FILE),
 )
 @accept_body(is_streamed=True)
-async def post_upload(
+async def upload_file(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
+    """Store a file under a key of the caller's own; `submit_task` processes it."""
     inbox = Inbox(request, ports, who, project_id, max_files=1, max_bytes=_file_limit(request, ports) + FORM_OVERHEAD)
     async with inbox:
         await inbox.read()
@@ -185,12 +218,13 @@ async def post_upload(
     status_code=201,
     response_model=SubmittedFiles,
     summary="Store and process several files",
-    openapi_extra=_form_of(files={"type": "array", "items": {"type": "string", "format": "binary"}}),
+    openapi_extra=_form_of("files", **_wish_fields(), files={"type": "array", "items": _FILE}),
 )
 @accept_body(is_streamed=True)
-async def post_upload_and_submit(
+async def upload_and_submit(
     request: Request, who: Caller, ports: Bound, project_id: Annotated[str | None, Query()] = None
 ) -> Response:
+    """Store files and process each of them as a task of its own. A file that cannot be stored is a failed task."""
     options: HttpOptions = request.app.state.options
     key = once_key(request)
     inbox = Inbox(request, ports, who, project_id, max_files=options.max_batch_files, max_bytes=options.max_batch_bytes)
@@ -200,6 +234,7 @@ async def post_upload_and_submit(
         if full := next((file.fault for file in inbox.files if isinstance(file.fault, StorageFull)), None):
             # No task exists yet, and there is nothing wrong with the files: the same request succeeds later.
             raise full
+        await intake.check_wishes(ports, who, asked.submission(trace_of(request)))
         items, replayed = [], True
         for index, file in enumerate(inbox.files):
             item, is_new = await _submit_one(ports, who, file, asked, trace_of(request), key and f"{key}/{index}")
@@ -215,13 +250,13 @@ async def _submit_one(
     request = fingerprint({**asked.model_dump(mode="json"), "file": file.filename}) if key else ""
     if file.fault or not file.stored:
         fault = file.fault or StageFailed("upload_failed", why="nothing was stored")
-        wanted = Submission(None, file.project_id, file.filename, asked.rule_id, asked.wishes(trace))
+        wanted = asked.submission(trace, filename=file.filename)
         task, is_new = await intake.record_failed_upload(
             ports, who, file.project_id, file.filename, fault, wanted, once=Once(key, request) if key else None
         )
         return _item(task, task.fault.message if task.fault else None), is_new
     once = Once(key, f"{request}:{file.stored.sha256}") if key else None
-    wanted = Submission(file.stored.key, file.project_id, file.filename, asked.rule_id, asked.wishes(trace))
+    wanted = asked.submission(trace, s3_key=file.stored.key, filename=file.filename)
     try:
         task, is_new = await intake.submit(ports, who, wanted, once=once)
     except DocmillError as error:

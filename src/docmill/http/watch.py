@@ -60,12 +60,13 @@ class Changes(BaseModel):
     response_model=Changes,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def get_changes(
+async def follow_tasks(
     request: Request,
     who: Caller,
     ports: Bound,
     after: Annotated[int, Query(ge=0, le=MAX_ROW_ID, description="The last id that you have; 0: from now on")] = 0,
 ) -> Response:
+    """Every change of every task of the caller as server-sent events; with `Accept: application/json` the latest."""
     after = last_seen(request, after)
     if wants_json(request.headers.get("accept", "")):
         found = [task for task in await query.stirring(ports, who) if task.updated_ms > after]

@@ -59,7 +59,7 @@ class WebhookList(BaseModel):
     total: int
 
 
-class Rotation(BaseModel):
+class Rotation(StrictModel):
     overlap_hours: float = Field(
         webhooks.OVERLAP_HOURS,
         ge=0,
@@ -107,19 +107,21 @@ class Redelivered(BaseModel):
 
 
 @router.get("", response_model=WebhookList, summary="The caller's webhooks")
-async def get_webhooks(who: Caller, ports: Bound) -> Json:
+async def list_webhooks(who: Caller, ports: Bound) -> Json:
+    """The webhooks of the caller."""
     found = await webhooks.listed(ports, who)
     return Json({"webhooks": [webhook_json(one) for one in found], "total": len(found)})
 
 
 @router.post("", status_code=201, response_model=WebhookMade, summary="Make a webhook; its secret is shown this once")
-async def post_webhook(body: WebhookIn, who: Caller, ports: Bound) -> Json:
+async def create_webhook(body: WebhookIn, who: Caller, ports: Bound) -> Json:
+    """Create a webhook. The answer is the only one that has its secret."""
     webhook, secret = await webhooks.add(ports, who, body.draft())
     return Json(webhook_json(webhook) | {"secret": secret}, 201)
 
 
 @router.get("/deliveries", response_model=DeliveryList, summary="What was sent, newest first")
-async def get_deliveries(
+async def list_webhook_deliveries(
     who: Caller,
     ports: Bound,
     webhook_id: Annotated[str | None, Query(pattern="^wh_[0-9a-f]{32}$")] = None,
@@ -128,6 +130,7 @@ async def get_deliveries(
     cursor: Annotated[int | None, Query(ge=1, le=MAX_ROW_ID)] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> Json:
+    """Messages to the webhooks of the caller, the newest first, a page at a time."""
     found, following = await webhooks.deliveries(
         ports, who, webhook_id=webhook_id, state=state, task_id=task_id, before=cursor, limit=limit
     )
@@ -135,7 +138,8 @@ async def get_deliveries(
 
 
 @router.get("/deliveries/{delivery_id}", response_model=DeliveryWhole, summary="A delivery with its attempts")
-async def get_delivery(delivery_id: DeliveryId, who: Caller, ports: Bound) -> Json:
+async def get_webhook_delivery(delivery_id: DeliveryId, who: Caller, ports: Bound) -> Json:
+    """A message with its body and every attempt to deliver it."""
     return Json(whole_json(*await webhooks.delivery(ports, who, delivery_id)))
 
 
@@ -145,39 +149,46 @@ async def get_delivery(delivery_id: DeliveryId, who: Caller, ports: Bound) -> Js
     response_model=DeliveryOut,
     summary="Send a message again, under its old id",
 )
-async def post_redeliver(delivery_id: DeliveryId, who: Caller, ports: Bound) -> Json:
+async def redeliver_message(delivery_id: DeliveryId, who: Caller, ports: Bound) -> Json:
+    """Send a message again. Its id stays the same, so that a receiver can tell."""
     return Json(delivery_json(await webhooks.redeliver(ports, who, delivery_id)), 202)
 
 
 @router.get("/{webhook_id}", response_model=WebhookOut, summary="A webhook")
 async def get_webhook(webhook_id: WebhookId, who: Caller, ports: Bound) -> Json:
+    """A webhook, without its secret."""
     return Json(webhook_json(await webhooks.get(ports, who, webhook_id)))
 
 
 @router.put("/{webhook_id}", response_model=WebhookOut, summary="Change a webhook; its secret stays")
-async def put_webhook(webhook_id: WebhookId, body: WebhookIn, who: Caller, ports: Bound) -> Json:
+async def replace_webhook(webhook_id: WebhookId, body: WebhookIn, who: Caller, ports: Bound) -> Json:
+    """Change the address, events or state of a webhook. Its secret stays."""
     return Json(webhook_json(await webhooks.replace(ports, who, webhook_id, body.draft())))
 
 
 @router.delete("/{webhook_id}", status_code=204, summary="Delete a webhook with its deliveries")
 async def delete_webhook(webhook_id: WebhookId, who: Caller, ports: Bound) -> None:
+    """Delete a webhook with its messages."""
     await webhooks.remove(ports, who, webhook_id)
 
 
 @router.post("/{webhook_id}/rotate", response_model=WebhookMade, summary="A new secret; it is shown this once")
-async def post_rotate(webhook_id: WebhookId, who: Caller, ports: Bound, body: Rotation | None = None) -> Json:
+async def rotate_webhook_secret(webhook_id: WebhookId, who: Caller, ports: Bound, body: Rotation | None = None) -> Json:
+    """Create a new secret. For the overlap messages are signed with the old one, too."""
     hours = (body or Rotation.model_validate({})).overlap_hours
     webhook, secret = await webhooks.rotate(ports, who, webhook_id, overlap_hours=hours)
     return Json(webhook_json(webhook) | {"secret": secret})
 
 
 @router.post("/{webhook_id}/test", response_model=DeliveryWhole, summary="Send a test message now, once")
-async def post_test(webhook_id: WebhookId, who: Caller, ports: Bound) -> Json:
+async def send_test_message(webhook_id: WebhookId, who: Caller, ports: Bound) -> Json:
+    """Send a test message at once, and answer with what became of it."""
     return Json(whole_json(*await webhooks.test(ports, who, webhook_id)))
 
 
 @router.post("/{webhook_id}/redeliver", response_model=Redelivered, summary="Send all dead letters again")
-async def post_redeliver_dead(webhook_id: WebhookId, who: Caller, ports: Bound) -> Json:
+async def redeliver_dead_messages(webhook_id: WebhookId, who: Caller, ports: Bound) -> Json:
+    """Send every message again that was given up."""
     return Json({"redelivered": await webhooks.redeliver_dead(ports, who, webhook_id)})
 
 

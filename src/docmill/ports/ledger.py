@@ -52,7 +52,7 @@ class Filter:
     who: Owner
     project_id: int | None = None
     status: str | None = None
-    """As on the wire: `mineru_parsing`, not `running`."""
+    """As on the wire; `running` is every state of a task that runs."""
     limit: int = 50
     offset: int = 0
     before: int | None = None

@@ -56,6 +56,10 @@ class Tables(Protocol):
 
     async def get(self, table_id: int, who: Owner) -> Table | None: ...
 
+    async def exists(self, table_id: int, who: Owner) -> bool:
+        """Without reading the data, which may be large."""
+        ...
+
     async def list(self, who: Owner, project_id: int) -> list[Table]:
         """Oldest first, without their data."""
         ...

@@ -11,6 +11,7 @@ from docmill.core.access import Principal
 from docmill.core.errors import BadRequest, DocmillError, Invalid, NotFound
 from docmill.core.keys import own_raw_key, raw_key, raw_prefix
 from docmill.core.options import check_options
+from docmill.core.pointer import parse
 from docmill.core.task import Task, Wishes
 from docmill.ports import NewTask, Once, Ports, Stored
 from docmill.work.objects import objects
@@ -66,7 +67,7 @@ async def record_failed_upload(
 
     False: the Idempotency-Key was seen before, and this is the task of then.
     """
-    rule = await _rule_id(ports, who, wanted.rule_id)
+    rule = await check_wishes(ports, who, wanted)
     new = NewTask(
         tenant=who.tenant,
         owner=who.user,
@@ -83,12 +84,22 @@ async def record_failed_upload(
     return task, is_new
 
 
-async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
-    engine = wanted.wishes.engine
+async def check_wishes(ports: Ports, who: Principal, wanted: Submission) -> int:
+    """Check everything that a submission names besides its file, before anything is created; the id of its rule."""
+    engine, mount = wanted.wishes.engine, wanted.wishes.mount
     if engine is not None and engine not in ports.engines | ports.workers:
         raise Invalid("engine_unknown", engine=engine[:64], known=", ".join(sorted(ports.engines | ports.workers)))
     worker = ports.workers.get(engine or "")
     check_options(wanted.wishes.parse, engine=engine or "local", dialect=worker.dialect if worker else None)
+    if mount is not None:
+        parse(mount.json_path)
+        if not await ports.tables.exists(mount.table_id, who.owner):
+            raise NotFound("table_not_found", table=mount.table_id)
+    return await _rule_id(ports, who, wanted.rule_id)
+
+
+async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
+    rule_id = await check_wishes(ports, who, wanted)
     key = wanted.s3_key or _key_of_name(who, wanted)
     raw = own_raw_key(key, who.user)
     stored = await objects(ports, who.tenant).stat(key)
@@ -105,7 +116,7 @@ async def _checked(ports: Ports, who: Principal, wanted: Submission) -> NewTask:
         project_id=project_id,
         filename=clean_name(wanted.filename or stored.filename or raw.filename),
         source_key=key,
-        rule_id=await _rule_id(ports, who, wanted.rule_id),
+        rule_id=rule_id,
         wishes=wanted.wishes,
         source_size=stored.size,
         source_sha256=stored.sha256 or None,

@@ -9,6 +9,8 @@ from pathlib import Path
 PROGRAMS = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "curl": ("curl",),
+    "nodejs": ("node", "nodejs"),
+    "npm": ("npm",),
 }
 """Package -> the names under which its program may be there already."""
 

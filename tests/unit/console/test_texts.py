@@ -7,7 +7,7 @@ import pytest
 
 from docmill.console.markdown import rendered
 from docmill.console.schema_text import form_of, place_of, read
-from docmill.console.words import best_language
+from docmill.core.catalogue import best_language
 from docmill.core.parsed import Block
 
 SCHEMA = """{

@@ -405,7 +405,7 @@ async def test_no_route_is_open_without_a_credential(open_desk):
         schema = desk.app.openapi()
         for path, operations in schema["paths"].items():
             for method in operations:
-                if path in ("/health", "/ready", "/livez", "/readyz", "/metrics"):
+                if path in ("/health", "/ready", "/livez", "/readyz", "/metrics", "/docs/codes/{code}"):
                     continue
                 url = path.replace("{task_id}", "1").replace("{parse_id}", "1.m.0-1.auto.pipeline")
                 url = url.replace("{", "").replace("}", "")
@@ -419,6 +419,9 @@ async def test_no_route_is_open_without_a_credential(open_desk):
                     continue
                 if path.startswith(("/api/v4/uploads/", "/api/v4/results/")):
                     assert answer.status_code in (403, 404), "a link is a credential; without a signer there are none"
+                    continue
+                if operations[method]["operationId"].startswith("report_"):
+                    assert 404 == answer.status_code, "a callback needs a job before it needs its token"
                     continue
                 assert answer.status_code in (401, 422), (method, path, answer.status_code)
                 assert answer.status_code == 401 or "etl" not in path or answer.json()["code"] == "request_invalid"

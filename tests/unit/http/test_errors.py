@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docmill.core.catalogue import entries, entry
 from docmill.core.errors import DocmillError, StageFailed, Unavailable
+from docmill.http.app import AuthOptions
 from docmill.http.wire import MAX_DEPTH, check_json
 
 ETL = "/api/v1/etl"
-FIELDS = ["type", "title", "status", "detail", "code", "instance", "request_id", "retryable"]
+FIELDS = ["type", "title", "status", "detail", "code", "instance", "request_id", "retryable", "next_step"]
 
 
 async def test_an_error_is_problem_json(desk):
@@ -19,7 +22,7 @@ async def test_an_error_is_problem_json(desk):
 
     assert "application/problem+json" == answer.headers["content-type"]
     assert {
-        "type": "urn:docmill:problem:task_not_found",
+        "type": "/docs/codes/task_not_found",
         "title": "Task not found",
         "status": 404,
         "detail": "There is no task 77.",
@@ -27,6 +30,7 @@ async def test_an_error_is_problem_json(desk):
         "instance": f"{ETL}/tasks/77",
         "request_id": "abc-1",
         "retryable": False,
+        "next_step": entry("task_not_found").text["en"][1],
     } == answer.json()
     assert FIELDS == list(answer.json())
 
@@ -208,6 +212,9 @@ def test_any_bytes_are_a_value_or_an_error_of_ours(raw):
         ("/api/v1/webhooks", {"url": "https://x.example.org", "event": ["task.completed"]}, "body.event"),
         ("/api/v1/etl/tasks/1/retry", {"from_stage": "mineru", "force": True}, "body.force"),
         ("/api/v1/etl/tasks/1/mount", {"table_id": 1, "pointer": "/a"}, "body.pointer"),
+        ("/api/v1/etl/submit", {"s3_key": "users/local/raw/1/a.pdf", "prority": 5}, "body.prority"),
+        ("/api/v1/etl/submit", {"twin": {"folder": "a", "place": "b"}}, "body.twin.place"),
+        ("/api/v1/webhooks/wh_0123456789abcdef0123456789abcdef/rotate", {"overlap": 1}, "body.overlap"),
     ],
 )
 async def test_an_unknown_field_is_refused_with_its_name(desk, path, body, field):
@@ -215,3 +222,41 @@ async def test_an_unknown_field_is_refused_with_its_name(desk, path, body, field
 
     assert (422, "request_invalid") == (answer.status_code, answer.json()["code"])
     assert f"{field}: there is no field of this name" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("languages", "words"), [("de-AT, en;q=0.5", "Nächster Schritt"), ("zh", "下一步"), ("", "Next step")]
+)
+async def test_the_type_of_a_problem_opens_the_page_of_its_code(open_desk, languages, words):
+    async with open_desk(AuthOptions(require=True)) as desk:
+        problem = (await desk.http.get("/api/v1/etl/tasks/9")).json()
+        page = await desk.http.get(problem["type"], headers={"Accept-Language": languages})
+
+    assert "unauthenticated" == problem["code"]
+    assert "DOCMILL_API_KEY" in problem["detail"]
+    assert "DOCMILL_API_KEY" in problem["next_step"]
+    assert (200, "text/html; charset=utf-8") == (page.status_code, page.headers["content-type"])
+    assert words in page.text
+    assert "DOCMILL_API_KEY" in page.text
+    assert "//" not in page.text.replace("<!doctype html>", ""), "the page needs nothing from elsewhere"
+
+
+async def test_every_code_has_a_page_in_every_language(desk):
+    for one in entries():
+        for language, (sentence, step) in one.text.items():
+            page = (await desk.http.get(f"/docs/codes/{one.code}", headers={"Accept-Language": language})).text
+            assert sentence in unescape(page)
+            assert step in unescape(page)
+
+
+async def test_a_code_that_does_not_exist_has_no_page(desk):
+    answer = await desk.http.get("/docs/codes/task_not_fund")
+
+    assert (404, "code_unknown") == (answer.status_code, answer.json()["code"])
+    assert "task_not_found" in answer.json()["detail"]
+
+
+async def test_docs_lead_to_the_reference(desk):
+    answer = await desk.http.get("/docs")
+
+    assert (307, "/reference") == (answer.status_code, answer.headers["location"])

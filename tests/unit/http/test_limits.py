@@ -169,13 +169,11 @@ async def test_a_body_that_stops_arriving_is_given_up(open_desk, call):
 
 
 async def test_large_json_is_checked_off_the_loop(desk):
-    body = b'{"s3_key": "users/local/raw/1/x", "pad": "' + b"x" * 600_000 + b'"}'
+    tables = "/api/v1/projects/1/tables"
+    body = b'{"name": "t", "data": "' + b"x" * 600_000 + b'"}'
 
-    assert 404 == (await desk.http.post(f"{ETL}/submit", content=body, headers=JSON)).status_code
-    assert (
-        422
-        == (await desk.http.post(f"{ETL}/submit", content=body.replace(b"pad", b"s3_key"), headers=JSON)).status_code
-    )
+    assert 201 == (await desk.http.post(tables, content=body, headers=JSON)).status_code
+    assert 422 == (await desk.http.post(tables, content=body.replace(b"data", b"name"), headers=JSON)).status_code
 
 
 async def test_who_leaves_while_sending_json_disturbs_nobody(desk, call):

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from docmill.core.errors import StageFailed, StorageFull
+from docmill.core.machine import StageResult
+from docmill.core.task import Artifacts
 from docmill.http.limits import HttpOptions
 from docmill.http.tasks import read_cursor, read_ids, write_cursor
 from docmill.http.wire import TaskMetadata, TaskOut, task_json
@@ -22,7 +24,7 @@ async def test_a_submitted_task_has_the_shape_of_the_seed(desk):
     key = (await desk.upload())["key"]
 
     answer = await desk.http.post(
-        f"{ETL}/submit", json={"project_id": 123, "filename": "invoice.pdf", "rule_id": None, "s3_key": key, "extra": 1}
+        f"{ETL}/submit", json={"project_id": 123, "filename": "invoice.pdf", "rule_id": None, "s3_key": key}
     )
 
     assert 200 == answer.status_code
@@ -130,7 +132,7 @@ async def test_a_list_is_walked_with_offset_or_cursor(desk):
     assert ids[::-1] == seen
 
 
-@pytest.mark.parametrize("query", ["status=running", "limit=0", "limit=101", "offset=-1", "project_id=x", "limit=1e3"])
+@pytest.mark.parametrize("query", ["status=running_", "limit=0", "limit=101", "offset=-1", "project_id=x", "limit=1e3"])
 async def test_a_bad_filter_is_422(desk, query):
     answer = await desk.http.get(f"{ETL}/tasks?{query}")
 
@@ -341,9 +343,10 @@ async def test_a_submission_out_of_bounds_is_422(desk, body):
 
 
 async def test_wishes_reach_the_task(desk):
+    table = (await desk.http.post("/api/v1/projects/1/tables", json={"name": "t"})).json()["id"]
     task_id = await desk.submit(
         twin={"folder": "out", "layout": "sidecar", "force": True},
-        mount={"table_id": 5, "json_path": "/a"},
+        mount={"table_id": table, "json_path": "/a"},
         priority=-3,
         engine="local",
         no_cache=True,
@@ -357,7 +360,7 @@ async def test_wishes_reach_the_task(desk):
     assert wishes.twin
     assert ("out", "sidecar", True) == (wishes.twin.folder, wishes.twin.layout, wishes.twin.force)
     assert wishes.mount
-    assert (5, "/a") == (wishes.mount.table_id, wishes.mount.json_path)
+    assert (table, "/a") == (wishes.mount.table_id, wishes.mount.json_path)
     assert {"language": "de", "ocr": "always", "page_images": True, "max_pages": 9} == wishes.parse
 
 
@@ -631,6 +634,9 @@ async def test_a_file_that_could_not_be_stored_is_one_failed_task_however_often_
         ({"rule_id": "99999"}, 404, "rule_not_found"),
         ({"rule_id": "x"}, 422, "request_invalid"),
         ({"engine": "none"}, 422, "engine_unknown"),
+        ({"table_id": "99999"}, 404, "table_not_found"),
+        ({"mount": '{"table_id": 1, "json_path": "a"}'}, 422, "pointer_invalid"),
+        ({"enigne": "local"}, 422, "request_invalid"),
         ({"options": "{"}, 400, "request_invalid"),
         ({"twin": '{"layout": "x"}'}, 422, "request_invalid"),
     ],
@@ -642,6 +648,56 @@ async def test_a_wish_that_cannot_be_met_stores_nothing(desk, data, status, code
 
     assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
     assert [] == await stored(desk)
+
+
+@pytest.mark.parametrize(
+    ("wish", "status", "code"),
+    [
+        ({"rule_id": 99999}, 404, "rule_not_found"),
+        ({"engine": "none"}, 422, "engine_unknown"),
+        ({"mount": {"table_id": 99999}}, 404, "table_not_found"),
+        ({"mount": {"table_id": 1, "json_path": "a"}}, 422, "pointer_invalid"),
+    ],
+)
+async def test_a_submission_that_names_what_is_not_there_makes_no_task(desk, wish, status, code):
+    key = (await desk.upload())["key"]
+
+    answer = await desk.http.post(f"{ETL}/submit", json={"s3_key": key, **wish})
+
+    assert (status, code) == (answer.status_code, answer.json()["code"])
+    assert 0 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
+async def test_a_bad_file_and_a_missing_table_make_no_task(open_desk):
+    """The first file cannot be stored, which alone would be a failed task."""
+
+    class Breaking(BrokenStore):
+        async def put(self, key, chunks, *, limit=None, filename=""):
+            async for _ in chunks:
+                raise OSError
+
+    async with open_desk(alter=lambda ports: replace(ports, store=Breaking(ports.store, None))) as desk:
+        form = {"project_id": "5", "table_id": "99999"}
+        answer = await desk.http.post(f"{ETL}/upload_and_submit", data=form, files=[("files", ("a.pdf", b"x"))])
+
+        assert (404, "table_not_found") == (answer.status_code, answer.json()["code"])
+        assert 0 == (await desk.http.get(f"{ETL}/tasks")).json()["total"]
+
+
+async def test_running_is_a_status_of_lists_beside_those_of_the_wire(desk):
+    waiting, parsing, later = [await desk.submit() for _ in range(3)]
+    await desk.claim(parsing)
+    await desk.claim(later)
+    await desk.finish_stage(later, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
+
+    async def listed(query):
+        page = (await desk.http.get(f"{ETL}/tasks?{query}")).json()
+        return [task["task_id"] for task in page["tasks"]], page["total"], page["next_cursor"]
+
+    assert ([later, parsing], 2, None) == await listed("status=running")
+    first, _, cursor = await listed("status=running&project_id=123&limit=1")
+    assert ([later], [parsing]) == (first, (await listed(f"status=running&project_id=123&limit=1&cursor={cursor}"))[0])
+    assert ([waiting], 1, None) == await listed("status=pending")
 
 
 async def test_a_hostile_file_name_is_only_a_name(desk):

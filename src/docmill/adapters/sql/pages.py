@@ -9,19 +9,24 @@ from docmill.adapters.sql.rows import STATUS_OF, TASK_COLUMNS, encode, task_of
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core.access import Owner
 from docmill.core.face import insert_result, moved, omit_result
+from docmill.core.machine import RUNNING_WIRE_STATUSES
 from docmill.core.task import Status, Task
 from docmill.ports import Face, Faces, Filter, Listing
 
-_Lists = dict[tuple[bool, bool, bool], tuple[Statement, Statement]]
+_Lists = dict[tuple[bool, str, bool], tuple[Statement, Statement]]
+
+_ANY_RUNNING = ", ".join(f"'{status}'" for status in RUNNING_WIRE_STATUSES)
+STATUS = {"": "", "one": " AND status = :status", "running": f" AND status IN ({_ANY_RUNNING})"}
+"""By how a list filters by status."""
 
 
 def _lists(columns: str) -> _Lists:
     """By what they filter: the page with the total in each row, and the total alone."""
     statements = {}
-    for project, status, keyset in product((False, True), repeat=3):
+    for project, status, keyset in product((False, True), STATUS, (False, True)):
         where = "tenant = :tenant AND owner = :owner"
         where += " AND project_id = :project_id" if project else ""
-        where += " AND status = :status" if status else ""
+        where += STATUS[status]
         page = where + (" AND id < :before" if keyset else "")
         total = f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM task_counts WHERE {where}"
         statements[project, status, keyset] = (
@@ -71,7 +76,8 @@ def faces(where: Filter) -> Op[Faces]:
 
 
 def _page(lists: _Lists, where: Filter) -> Op[tuple[list[Row], int]]:
-    page, total = lists[where.project_id is not None, where.status is not None, where.before is not None]
+    status = "" if where.status is None else "running" if where.status == Status.RUNNING else "one"
+    page, total = lists[where.project_id is not None, status, where.before is not None]
     params = {
         "tenant": where.who.tenant,
         "owner": where.who.user,

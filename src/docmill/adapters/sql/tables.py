@@ -23,6 +23,7 @@ ADD = Statement(
     f" VALUES (:tenant, :owner, :project_id, :name, :data, 1, {{moment}}, {{moment}}) RETURNING {COLUMNS}"
 )
 GET = Statement(f"SELECT {COLUMNS} FROM json_tables WHERE {OWN}")
+EXISTS = Statement(f"SELECT 1 FROM json_tables WHERE {OWN}")
 GET_LOCKED = Statement(f"SELECT {COLUMNS} FROM json_tables WHERE {OWN} {{lock}}")
 LIST = Statement(
     "SELECT id, project_id, name, 'null', created_ms, updated_ms FROM json_tables"
@@ -63,6 +64,15 @@ class SqlTables:
 
         rows = await self._database.read(op(), tenant=who.tenant)
         return _table(rows[0]) if rows else None
+
+    async def exists(self, table_id: int, who: Owner) -> bool:
+        if not 0 < table_id <= MAX_ID:
+            return False
+
+        def op() -> Op[bool]:
+            return bool((yield EXISTS(id=table_id, tenant=who.tenant, owner=who.user)))
+
+        return await self._database.read(op(), tenant=who.tenant)
 
     async def list(self, who: Owner, project_id: int) -> list[Table]:
         def op() -> Op[list[Row]]:

@@ -37,6 +37,19 @@ def suggest(code: str) -> list[str]:
     return get_close_matches(code.strip().lower().replace("-", "_"), _catalogue(), n=3, cutoff=0.6)
 
 
+def best_language(accept: str) -> str:
+    """The first of our languages in the order of an `Accept-Language` header; else English."""
+    ranked = []
+    for place, part in enumerate(accept[:500].split(",")):
+        tag, _, parameter = part.strip().partition(";")
+        try:
+            quality = float(parameter.strip().removeprefix("q=") or 1)
+        except ValueError:
+            quality = 0.0
+        ranked.append((-quality, place, tag.partition("-")[0].lower()))
+    return next((tag for _, _, tag in sorted(ranked) if tag in LANGUAGES), "en")
+
+
 @cache
 def _catalogue() -> Mapping[str, Entry]:
     sheets = (item for item in files(__name__).iterdir() if item.name.endswith(".toml"))
