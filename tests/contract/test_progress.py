@@ -214,7 +214,7 @@ async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_onl
     slow = Slow(ledger)
     gathering = Gathering(ports_of(slow))
     first = asyncio.ensure_future(gathering.report(heard(job, 10)))
-    await asyncio.wait_for(slow.asked.wait(), 5)
+    await asyncio.wait_for(slow.asked.wait(), 30)
     second = asyncio.ensure_future(gathering.report(heard(job, 20)))
     third = asyncio.ensure_future(gathering.report(heard(job, 30)))
     await asyncio.sleep(0.05)
@@ -226,9 +226,9 @@ async def test_an_answer_comes_only_after_the_write_and_a_failed_write_fails_onl
     slow.go.set()
     with pytest.raises(Unavailable):
         await first
-    assert Verdict.APPLIED is await asyncio.wait_for(third, 5), "who left in between takes nobody along"
+    assert Verdict.APPLIED is await asyncio.wait_for(third, 30), "who left in between takes nobody along"
     assert second.cancelled()
-    assert Verdict.APPLIED is await asyncio.wait_for(gathering.report(heard(job, 40)), 5)
+    assert Verdict.APPLIED is await asyncio.wait_for(gathering.report(heard(job, 40)), 30)
 
 
 async def test_a_report_that_cannot_be_written_takes_no_other_with_it(ledger: SqlLedger) -> None:
@@ -350,7 +350,7 @@ async def test_watchers_are_told(ledger: SqlLedger) -> None:
     ports = ports_of(ledger)
     with ports.signals.subscribe(task.id) as watching:
         await Gathering(ports).report(heard(job, 10))
-        assert task.id == await watching.wait(1)
+        assert task.id == await watching.wait(30)
         await Gathering(ports).report(heard(job, 20, token_hash="wrong"))
         assert await watching.wait(0.05) is None
 

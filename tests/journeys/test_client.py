@@ -64,7 +64,7 @@ class Awaited:
     def close(self) -> None:
         self._now(self.inner.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(30)
         self._loop.close()
 
 
@@ -300,7 +300,7 @@ def stranger() -> Iterator[str]:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        thread.join(5)
+        thread.join(30)
 
 
 class Scissors:

@@ -97,7 +97,7 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
         children = psutil.Process(service.pid).children(recursive=True)
         pid = service.pid
         found.exit_code = service.stop()
-        _, found.strays = psutil.wait_procs(children, timeout=2)
+        _, found.strays = psutil.wait_procs(children, timeout=30)
         found.leftovers = [*(data / "scratch").iterdir(), *Path(tempfile.gettempdir()).glob(f"docmill-child-{pid}-*")]
     finally:
         if service.is_running:

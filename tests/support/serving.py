@@ -136,7 +136,7 @@ class Service:
         assert self._process
         assert self._process.stdout
         assert self._reader
-        self._reader.join(5)
+        self._reader.join(30)
         self._process.stdout.close()
 
     def _keep_log(self, process: subprocess.Popen[str]) -> None:
@@ -330,7 +330,7 @@ class Hand:
         assert self._process
         assert self._process.stdout
         assert self._reader
-        self._reader.join(5)
+        self._reader.join(30)
         self._process.stdout.close()
 
 
