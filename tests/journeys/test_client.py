@@ -7,7 +7,7 @@ import inspect
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -322,7 +322,12 @@ class Scissors:
             threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
     def _serve(self, caller: socket.socket) -> None:
-        with caller, socket.create_connection(("127.0.0.1", self._port), timeout=10) as service:
+        # A connection on which nothing is said any more may outlive its test.
+        with (
+            caller,
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._port), timeout=60) as service,
+        ):
             service.sendall(caller.recv(65536))
             left = self._after
             while left and (data := service.recv(left)):
