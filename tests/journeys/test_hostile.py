@@ -74,8 +74,8 @@ class Fates:
 @pytest.fixture(scope="module")
 def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     data = tmp_path_factory.mktemp("hostile") / "data"
-    files = {VICTIM: lambda: hostile.scans(8)} | POISON
-    files |= {name: build for name, (build, _) in (REFUSED | READ).items()}
+    files = POISON | {name: build for name, (build, _) in (REFUSED | READ).items()}
+    files |= {VICTIM: lambda: hostile.scans(8)}  # the last, for it is killed only from then on
     found = Fates()
     # Less memory, so that a parser that eats all of it does so soon; but more than OCR takes in its largest moments, or
     # the victim could seem to have died of that.

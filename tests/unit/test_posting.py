@@ -55,7 +55,7 @@ def saying(status: str, **headers: str) -> Reply:
     return reply
 
 
-async def posted(reply: Reply, *, seconds: float = 5.0, **options: Any) -> tuple[Answer, list[bytes]]:
+async def posted(reply: Reply, *, seconds: float = 30, **options: Any) -> tuple[Answer, list[bytes]]:
     async with serving(reply) as (port, seen):
         poster = GuardedPoster(GuardedFetcher(ports=None, **{"allow_networks": LOOPBACK} | options))
         headers = {"Content-Type": "application/json", "webhook-id": "msg_1"}
