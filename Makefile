@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 # Compiled once, not by each of the processes that run tests, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: test-long chaos soak help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
+.PHONY: test-fast test-long chaos soak help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,14 +47,19 @@ format: $(VENV)/.dev ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# More processes than cores: many tests wait for something.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+test-fast: $(VENV)/.dev ## Rules, contracts, dialects and the database on SQLite, without any server: a minute at most
+	$(PYTEST) tests/contract tests/unit/contracts tests/unit/dialects tests/unit/test_*.py -m "not server and not slow"
+
 test: $(VENV)/.dev ## Run the tests, on real PostgreSQL, Redis, S3 and Chromium
 	-@$(BIN)/python tests/support/servers/debian.py
 	-@PYTHONPATH=tests $(BIN)/python -m support.servers.node
-	$(BIN)/python -m pytest --durations 10 -m alone
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 30 -m "not alone and not long"
+	$(PYTEST) --durations 30 -m "not long"
 
-test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed
-	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m long
+test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed and with more kills
+	$(PYTEST) -m long
 
 CHAOS_SEEDS ?= 1,2,3
 chaos: $(VENV)/.dev ## Kill what runs under the wide load, three seeds in both modes; upgrades and restores; some minutes

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support import leftovers
 from support.databases import migrated
 from support.servers import (
     MinerUServer,
@@ -22,24 +24,37 @@ from support.servers import (
     S3Address,
 )
 from support.servers.chromium import ensure_chromium
-from support.serving import Mode, Services
+from support.serving import Mode, Service, Services
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests talk to loopback only
 settings.register_profile("docmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("docmill")  # how long an example takes says something of the machine alone
 
 RUNNING = pytest.StashKey[Running]()
-ALONE = (
-    "browser/",
-    "servers/",
-    "journeys/test_big_finals.py",
-    "journeys/test_big_uploads.py",
-    "journeys/test_kills.py",
-    "journeys/test_secrets.py",
-    "unit/cli/test_startup.py",
-)
-"""They measure time or memory, or look at all processes: nothing else may run beside them."""
+SERVERS = {"postgres", "redis_server", "s3", "chromium", "mineru_server"}
+SERVER_NAMES = ("postgres", "redis", "arq", "s3", "distributed")
+"""Parameters of tests that ask for one of these servers while they run."""
 
+LONGEST = (
+    "journeys/test_mineru.py",  # it may have to install MinerU
+    "unit/test_house.py",
+    "browser/test_console.py",
+    "journeys/test_cli.py",
+    "unit/cli_service/test_howto.py",
+    "journeys/test_fleet.py",
+    "journeys/test_failpoints.py",
+    "journeys/test_finals.py",
+    "journeys/test_closed.py",
+    "journeys/test_external_jobs.py",
+    "journeys/test_operators.py",
+    "journeys/test_two_docmills.py",
+    "journeys/test_chaos.py",
+    "journeys/test_kills.py",
+    "journeys/test_disk_full.py",
+    "journeys/test_callbacks.py",
+    "journeys/test_flood.py",
+)
+"""Begun first, so that no worker is alone with one of them in the end."""
 
 LONG = tuple(
     f"journeys/test_{name}.py"
@@ -51,15 +66,49 @@ LONG = tuple(
 def pytest_configure(config: pytest.Config) -> None:
     config.option.anyio_mode = "auto"  # async tests and fixtures need no mark
     config.stash[RUNNING] = Running.taken_from(os.environ)
+    os.environ.setdefault(leftovers.VARIABLE, uuid4().hex)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        place = item.path.relative_to(config.rootpath / "tests").as_posix()
-        if place.startswith(ALONE):
-            item.add_marker("alone")
+        place = place_of(config, item)
         if "[distributed" in item.name and place.startswith(LONG):
             item.add_marker("long")
+        if needs_server(item):
+            item.add_marker("server")
+    order = {place: number for number, place in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(place_of(config, item), len(order)))
+
+
+def place_of(config: pytest.Config, item: pytest.Item) -> str:
+    return item.path.relative_to(config.rootpath / "tests").as_posix()
+
+
+def needs_server(item: pytest.Item) -> bool:
+    asked = set(getattr(item, "fixturenames", ()))
+    parameters = item.name.partition("[")[2]
+    return bool(asked & SERVERS) or any(name in parameters for name in SERVER_NAMES)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows what the services logged that run just now, whichever test started them."""
+    report = yield
+    if report.failed:
+        for service in tuple(Service.started):
+            if service.log:
+                report.sections.append((f"log of the service at {service.data}", "".join(service.log)))
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nothing that a run starts may outlive it."""
+    if hasattr(session.config, "workerinput"):
+        return
+    if left := leftovers.find_leftovers(os.environ[leftovers.VARIABLE]):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nThese processes outlived the tests and were killed:\n{leftovers.end(left)}")
 
 
 @pytest.fixture(scope="session")

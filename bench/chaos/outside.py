@@ -108,9 +108,12 @@ class ReportingWorker(ProviderPeer):
     def join(self, seconds: float) -> bool:
         """Whether every report was answered in time."""
         ends = time.monotonic() + seconds
-        for thread in tuple(self._threads):
-            thread.join(max(0.0, ends - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        # A retry may start another job meanwhile.
+        while busy := [thread for thread in tuple(self._threads) if thread.is_alive()]:
+            if time.monotonic() >= ends:
+                return False
+            busy[0].join(max(0.0, ends - time.monotonic()))
+        return True
 
     @route("POST", "/pdf/process")
     def process(self, asked: Asked) -> Reply:

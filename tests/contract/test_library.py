@@ -923,10 +923,9 @@ def test_a_reader_always_finds_a_whole_document(tmp_path: Path) -> None:
     versions = set()
     with Nursery(shelf, "folder") as nursery, nursery.writer(0):
         until = time.monotonic() + 1.0
-        while time.monotonic() < until:
+        while time.monotonic() < until or len(versions) < 2:
             lines = (shelf / "_report.pdf" / "report.md").read_text().splitlines()
             found = [line for line in lines if line.startswith("# version")]
             assert 6 == len(found)
             assert 1 == len(set(found))
             versions.update(found)
-    assert len(versions) > 1

@@ -231,7 +231,7 @@ async def test_watchers_hear_of_reports_that_count(ledger: SqlLedger) -> None:
 
     with ports.signals.subscribe(task.id) as watching:
         await report("hash")
-        assert task.id == await watching.wait(1)
+        assert task.id == await watching.wait(30)
         await report("wrong")
         assert await watching.wait(0.05) is None
 

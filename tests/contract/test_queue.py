@@ -25,7 +25,7 @@ from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 
-SOON = 10.0
+SOON = 30.0
 
 
 @asynccontextmanager

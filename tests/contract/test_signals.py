@@ -15,7 +15,7 @@ from support.servers import Redis
 
 pytestmark = pytest.mark.anyio
 
-SOON = 10.0
+SOON = 30.0
 
 
 @pytest.fixture(params=["local", "redis, same process", "redis, other process"])

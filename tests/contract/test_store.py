@@ -494,8 +494,8 @@ from docmill.adapters.stores.local import LocalStore
 
 async def main():
     store = LocalStore(Path(sys.argv[1]))
+    await store.put_bytes("same/0", os.urandom(70_000))
     print("ready", flush=True)
-    n = 0
     while True:
         bodies = [os.urandom(70_000) for _ in range(8)]
         await asyncio.gather(*(store.put_bytes("k/" + hashlib.sha256(b).hexdigest(), b) for b in bodies))

@@ -7,7 +7,7 @@ import inspect
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Awaited:
     def close(self) -> None:
         self._now(self.inner.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(30)
         self._loop.close()
 
 
@@ -301,7 +301,7 @@ def stranger() -> Iterator[str]:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        thread.join(5)
+        thread.join(30)
 
 
 class Scissors:
@@ -323,7 +323,12 @@ class Scissors:
             threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
     def _serve(self, caller: socket.socket) -> None:
-        with caller, socket.create_connection(("127.0.0.1", self._port), timeout=10) as service:
+        # A connection on which nothing is said any more may outlive its test.
+        with (
+            caller,
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._port), timeout=60) as service,
+        ):
             service.sendall(caller.recv(65536))
             left = self._after
             while left and (data := service.recv(left)):

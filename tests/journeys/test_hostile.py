@@ -74,8 +74,8 @@ class Fates:
 @pytest.fixture(scope="module")
 def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
     data = tmp_path_factory.mktemp("hostile") / "data"
-    files = {VICTIM: lambda: hostile.scans(8)} | POISON
-    files |= {name: build for name, (build, _) in (REFUSED | READ).items()}
+    files = POISON | {name: build for name, (build, _) in (REFUSED | READ).items()}
+    files |= {VICTIM: lambda: hostile.scans(8)}  # the last, for it is killed only from then on
     found = Fates()
     # Less memory, so that a parser that eats all of it does so soon; but more than OCR takes in its largest moments, or
     # the victim could seem to have died of that.
@@ -97,7 +97,7 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Fates:
         children = psutil.Process(service.pid).children(recursive=True)
         pid = service.pid
         found.exit_code = service.stop()
-        _, found.strays = psutil.wait_procs(children, timeout=2)
+        _, found.strays = psutil.wait_procs(children, timeout=30)
         found.leftovers = [*(data / "scratch").iterdir(), *Path(tempfile.gettempdir()).glob(f"docmill-child-{pid}-*")]
     finally:
         if service.is_running:

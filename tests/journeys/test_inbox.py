@@ -80,7 +80,10 @@ async def test_a_file_comes_when_it_is_written_and_again_when_it_changed(tmp_pat
             for _ in range(8):
                 slow.write("more ")
                 slow.flush()
+                written = time.monotonic()
                 await asyncio.sleep(SETTLE / 3)
+                if time.monotonic() - written > SETTLE / 2:
+                    break  # the machine is busy: it was not written for as long as the inbox waits
                 assert found.empty(), "it is still being written"
         assert "slow.txt" == await coming(found)
         (tmp_path / "slow.txt").write_text("all new")

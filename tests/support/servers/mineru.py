@@ -63,11 +63,19 @@ def ensure_environment() -> Path:
 
 
 def install(folder: Path) -> None:
+    """uv takes seconds; where it finds no packages, pip does it."""
+    python = folder / "bin/python"
     what = ["--require-hashes", "-r", str(PINS)] if PINS.exists() else [f"mineru=={VERSION}"]
-    for command in (
-        [sys.executable, "-m", "venv", str(folder)],
-        [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
-        if done.returncode:
-            raise ServiceFailed(f"MinerU cannot be installed:\n{done.stderr[-2000:]}")
+    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--python", str(python)]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([sys.executable, "-m", "venv", str(folder)])
+    try:
+        _run([*uv, "--compile-bytecode", *what])
+    except (ServiceFailed, OSError):
+        _run([*pip, *what])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    if done.returncode:
+        raise ServiceFailed(f"MinerU cannot be installed:\n{done.stderr[-2000:]}")

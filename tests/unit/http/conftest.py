@@ -136,7 +136,7 @@ class AsgiCall:
     def leave(self) -> None:
         self.to_app.put_nowait({"type": "http.disconnect"})
 
-    async def next(self, seconds: float = 5) -> dict[str, Any]:
+    async def next(self, seconds: float = 30) -> dict[str, Any]:
         return await asyncio.wait_for(self.from_app.get(), seconds)
 
     async def status(self) -> int:
@@ -145,13 +145,13 @@ class AsgiCall:
         status: int = start["status"]
         return status
 
-    async def read_until(self, mark: bytes, seconds: float = 5) -> bytes:
+    async def read_until(self, mark: bytes, seconds: float = 30) -> bytes:
         seen = b""
         while mark not in seen:
             seen += (await self.next(seconds)).get("body", b"")
         return seen
 
-    async def rest(self, seconds: float = 5) -> bytes:
+    async def rest(self, seconds: float = 30) -> bytes:
         await asyncio.wait_for(self.task, seconds)
         seen = b""
         while not self.from_app.empty():

@@ -18,6 +18,7 @@ from docmill.http import json_meter
 from docmill.http.auth import AuthOptions
 from docmill.http.json_meter import JsonMeter
 from docmill.work import keys
+from support.measuring import costs_at_most
 
 ETL = "/api/v1/etl"
 MiB = 1024**2
@@ -114,9 +115,9 @@ async def test_a_large_table_does_not_hold_the_loop(desk):
     async def watch() -> None:
         nonlocal worst
         while not stop.is_set():
-            before = time.perf_counter()
+            before = time.thread_time()
             await asyncio.sleep(0.001)
-            worst = max(worst, time.perf_counter() - before)
+            worst = max(worst, time.thread_time() - before)
 
     watching = asyncio.ensure_future(watch())
     answer = await desk.http.post(
@@ -191,10 +192,9 @@ def test_the_meter_agrees_with_a_parser_wherever_the_text_is_cut(step):
 def test_the_meter_is_linear_and_quick(unit):
     meter = JsonMeter(max_nodes=10**9, max_depth=10**9)
     chunk = unit * (65_536 // len(unit))
-    began = time.perf_counter()
-    for _ in range(16):
-        meter.feed(chunk)
-    assert time.perf_counter() - began < 0.5, "1 MB"
+    with costs_at_most(0.5):  # 1 MB
+        for _ in range(16):
+            meter.feed(chunk)
 
 
 def test_the_limits_are_those_that_the_documentation_names():

@@ -75,7 +75,7 @@ async def status(reader: asyncio.StreamReader) -> bytes:
         return (await reader.readline()).split()[1]
 
 
-async def until_closed(reader: asyncio.StreamReader, seconds: float = 10) -> bytes:
+async def until_closed(reader: asyncio.StreamReader, seconds: float = 30) -> bytes:
     async with asyncio.timeout(seconds):
         try:
             return await reader.read()
@@ -110,7 +110,7 @@ async def test_a_head_that_trickles_is_cut_off_however_busy_it_looks() -> None:
                 await asyncio.sleep(0.02)
 
         trickling = asyncio.ensure_future(trickle())
-        assert b" 408 " in await until_closed(reader, 5)
+        assert b" 408 " in await until_closed(reader)
         trickling.cancel()
 
 
@@ -181,7 +181,7 @@ async def test_an_idle_connection_is_closed_also_if_it_sends_empty_lines() -> No
                 await asyncio.sleep(0.05)
 
         keeping = asyncio.ensure_future(keep())
-        assert b"" == await until_closed(reader, 5)
+        assert b"" == await until_closed(reader)
         keeping.cancel()
 
 

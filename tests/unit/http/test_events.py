@@ -80,7 +80,7 @@ async def test_who_leaves_is_forgotten(desk, call):
 
     request.leave()
 
-    await asyncio.wait_for(request.task, 2)
+    await asyncio.wait_for(request.task, 30)
     assert {} == desk.app.state.tails._open
     await asyncio.sleep(0)
     assert {} == dict(desk.ports.signals._of_task)
@@ -126,13 +126,13 @@ async def test_a_slow_watcher_misses_nothing(desk, local, monkeypatch):
     sending = asyncio.ensure_future(stream({}, asyncio.Event().wait, send))
     await until(lambda: b"event: " in seen)
     await desk.claim(task_id)
-    await asyncio.wait_for(full.wait(), 5)
+    await asyncio.wait_for(full.wait(), 30)
     await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed"), engine="local", pages=1))
     await desk.finish_stage(task_id, StageResult(artifacts=Artifacts("markdown", "parsed", "output")))
     await desk.finish_stage(task_id, StageResult(document_id=uuid4()))
     await asyncio.sleep(0.2)
     room.set()
-    await asyncio.wait_for(sending, 5)
+    await asyncio.wait_for(sending, 30)
 
     numbers = [int(number) for number, kind, _ in parse(seen) if kind != "end"]
     assert list(range(1, len(numbers) + 1)) == numbers
@@ -222,10 +222,10 @@ async def test_a_caller_has_a_limited_number_of_streams(open_desk, call):
         assert 200 == listed.status_code, "pages of the log are no streams"
 
         streams[0].leave()
-        await asyncio.wait_for(streams[0].task, 5)
+        await asyncio.wait_for(streams[0].task, 30)
         fourth = await watch(desk, call, task_id)
 
         for stream in (streams[1], fourth):
             stream.leave()
-            await asyncio.wait_for(stream.task, 5)
+            await asyncio.wait_for(stream.task, 30)
         assert not desk.app.state.streams._open

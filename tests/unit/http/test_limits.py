@@ -181,7 +181,7 @@ async def test_who_leaves_while_sending_json_disturbs_nobody(desk, call):
     request.send(b"{", more=True)
     request.leave()
 
-    await asyncio.wait_for(request.task, 2)
+    await asyncio.wait_for(request.task, 30)
     assert 200 == (await desk.http.get("/health")).status_code
 
 

@@ -269,7 +269,7 @@ async def test_waiting_ends_with_the_next_change(desk):
 
     await desk.claim(task_id)
 
-    assert "mineru_parsing" == (await asyncio.wait_for(waiting, 5)).json()["status"]
+    assert "mineru_parsing" == (await asyncio.wait_for(waiting, 30)).json()["status"]
 
 
 async def test_an_etag_says_whether_something_changed(desk):
@@ -301,7 +301,7 @@ async def test_who_leaves_stops_waiting(desk, call):
 
     request.leave()
 
-    await asyncio.wait_for(request.task, 2)
+    await asyncio.wait_for(request.task, 30)
 
 
 async def test_a_shutdown_ends_the_wait(desk):
@@ -311,7 +311,7 @@ async def test_a_shutdown_ends_the_wait(desk):
 
     desk.app.state.drain.begin()
 
-    assert "pending" == (await asyncio.wait_for(waiting, 2)).json()["status"]
+    assert "pending" == (await asyncio.wait_for(waiting, 30)).json()["status"]
 
 
 # Submitting
@@ -482,7 +482,7 @@ async def test_a_length_over_the_limit_is_413_before_anything_is_read(open_desk,
 
         assert 413 == await request.status()
         request.leave()
-        await asyncio.wait_for(request.task, 2)
+        await asyncio.wait_for(request.task, 30)
 
 
 async def test_who_leaves_in_the_middle_leaves_nothing(desk, call):
@@ -493,7 +493,7 @@ async def test_who_leaves_in_the_middle_leaves_nothing(desk, call):
 
     request.leave()
 
-    await asyncio.wait_for(request.task, 5)
+    await asyncio.wait_for(request.task, 30)
     assert [] == await stored(desk)
 
 

@@ -186,7 +186,7 @@ def test_a_document_goes_through_as_secretary(worker: Worker, docmill: Receiver,
     ended(spool)
 
 
-def ended(spool: Path, seconds: float = 10) -> None:
+def ended(spool: Path, seconds: float = 30) -> None:
     """Neither a job nor a report is left."""
     ends = time.monotonic() + seconds
     while left := [*(spool / "jobs").iterdir(), *(spool / "reports").iterdir()]:
