@@ -18,10 +18,9 @@ import docmill
 from docmill.cli import api as service
 from docmill.cli.api import Api
 from docmill.cli.board import board
-from docmill.cli.convert import near
 from docmill.cli.failure import EXIT_INTERRUPTED, Trouble
 from docmill.cli.following import exit_code, follow_all
-from docmill.cli.output import Out, complain, plural, standard_output
+from docmill.cli.output import Out, complain, near, plural, standard_output
 from docmill.cli.submit import send
 from docmill.cli.table import write_table
 

@@ -16,13 +16,21 @@ STREAMS = 32
 COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 
 
-async def follow_all(api: Api, tasks: Sequence[tuple[int, str]], shown: Board, out: Out) -> list[dict[str, Any]]:
-    """The tasks at their ends, in the order given. *tasks*: id and name of each."""
+async def follow_all(
+    api: Api,
+    tasks: Sequence[tuple[int, str]],
+    shown: Board,
+    out: Out,
+    on_end: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """The tasks at their ends, in the order given. *tasks*: id and name of each. *on_end* has each as it ends."""
     gate = asyncio.Semaphore(STREAMS)
 
     async def one(task_id: int, name: str) -> dict[str, Any]:
         async with gate:
-            return await _follow(api, task_id, name, shown, out)
+            task = await _follow(api, task_id, name, shown, out)
+        on_end(task)
+        return task
 
     return await asyncio.gather(*(one(task_id, name) for task_id, name in tasks))
 
@@ -86,6 +94,10 @@ def exit_code(tasks: Sequence[dict[str, Any]]) -> int:
 
 
 def say_goodbye(task_ids: Sequence[int], url: str) -> None:
+    """How to come back to the tasks that go on without the watcher."""
+    if not task_ids:
+        complain("Stopped. All tasks that were submitted have ended.")
+        return
     where = "" if url == DEFAULT_URL else f" --url {url}"
     complain(f"Detached. {'The task goes' if len(task_ids) == 1 else 'The tasks go'} on. Come back with:")
     for task_id in task_ids:

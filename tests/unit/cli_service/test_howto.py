@@ -107,7 +107,8 @@ def inside(line: str) -> str:
 
 
 def run(commands: list[str], folder: Path, address: str) -> list[str]:
-    script = "".join(f"{command}\nprintf '%s\\n' '{MARK}'\n" for command in commands)
+    # One shell runs them all, and `echo $?` sees the command before it.
+    script = "".join(f"{command}\n__status=$?; printf '%s\\n' '{MARK}'; (exit $__status)\n" for command in commands)
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
