@@ -102,7 +102,7 @@ def test_submit_and_follow_to_the_twin(docmill: Client, note: Path) -> None:
     task_id = submitted.split()[1]
     assert f"task {task_id}  note.txt  pending" == submitted
     assert completed.startswith(f"completed  note.txt  (task {task_id}, 1 page")
-    assert "quick brown fox" in Path(completed.partition(" -> ")[2]).read_text()
+    assert "quick brown fox" in (docmill.home / completed.partition(" -> ")[2]).read_text()
 
 
 def test_submit_a_folder(docmill: Client, note: Path, tmp_path: Path) -> None:
@@ -416,5 +416,5 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert "2 of 2 completed" in shown
     assert "There is nothing in none." in shell("demo", "--samples", "none", code=2).stderr
     assert "it is ready" in shown
-    twins = [line.split()[-1] for line in shown.splitlines() if line.startswith(("data.csv", "readme.md"))]
-    assert [True, True] == [(tmp_path / twin).is_file() for twin in twins]
+    twins = [line.partition(" -> ")[2] for line in shown.splitlines() if line.startswith("completed  ")]
+    assert [("demo", True)] * 2 == [(Path(twin).parts[0], (tmp_path / twin).is_file()) for twin in twins]

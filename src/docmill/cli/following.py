@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from docmill.cli.api import DEFAULT_URL, Api, Event
 from docmill.cli.board import Board
 from docmill.cli.failure import EXIT_FAILED, HINT
-from docmill.cli.output import Out, complain, plural, printable
+from docmill.cli.output import Out, complain, near, plural, printable
 
 STREAMS = 32
 """Followed at once. The others wait: the log of a task that ended meanwhile is read in no time."""
@@ -83,7 +84,7 @@ def told_task(out: Out, task: dict[str, Any]) -> str:
     line = f"{word}  {printable(task['filename'])}  ({', '.join(told)})"
     if task["status"] == "failed":
         return f"{line}: {meta.get('error_code')}: {printable(str(task['error']))}"
-    return f"{line} -> {printable(meta['twin_path'])}" if meta.get("twin_path") else line
+    return f"{line} -> {printable(near(Path(meta['twin_path'])))}" if meta.get("twin_path") else line
 
 
 def exit_code(tasks: Sequence[dict[str, Any]]) -> int:
