@@ -63,6 +63,8 @@ def told_event(event: Event) -> str:
             return f"page {data.get('pages_done')} of {data['pages_total']}"
         case "progress" if data.get("pages_done"):
             return plural(data["pages_done"], "page")
+        case "progress" if data.get("message"):
+            return str(data["message"])
         case "started":
             return f"{data.get('stage', 'stage')} started"
         case "stage_succeeded" if data.get("stage"):
