@@ -65,16 +65,32 @@ def main() -> None:
         from docmill.cli import shutdown
 
         shutdown.install(is_service=sys.argv[1] != "convert")
+    else:
+        exit_on_interrupt()
     if sys.argv[1:] in (["--help"], ["-h"]):
         print(help_page())  # noqa: T201 - click would take four times as long to load as this takes in all
         return
-    try:
-        from docmill.cli.group import root
+    from docmill.cli.group import root
 
-        root()
-    except KeyboardInterrupt:
-        # While commands are imported; from then on the group handles it.
-        sys.exit(EXIT_INTERRUPTED)
+    root()
+
+
+def exit_on_interrupt() -> None:
+    """Until the command is imported Ctrl-C ends the process at once: nothing is open, and there is nothing to say."""
+    import os
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as in a script's background job
+        signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+
+
+def raise_on_interrupt() -> None:
+    """From here on Ctrl-C is an exception, so that the command can close what it opened."""
+    import signal
+
+    handler = signal.getsignal(signal.SIGINT)
+    if getattr(handler, "__module__", None) == __name__:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def help_page() -> str:

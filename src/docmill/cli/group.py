@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from docmill import __version__
-from docmill.cli import COMMAND_WIDTH, EXIT_INTERRUPTED, INTRO, SECTIONS
+from docmill.cli import COMMAND_WIDTH, EXIT_INTERRUPTED, INTRO, SECTIONS, raise_on_interrupt
 
 Commands = dict[str, tuple[str, str]]
 
@@ -32,6 +32,7 @@ class LazyGroup(click.Group):
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self.lazy[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
+        raise_on_interrupt()
         return command
 
     def resolve_command(

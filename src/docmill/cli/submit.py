@@ -56,7 +56,9 @@ def submit(
         except KeyboardInterrupt:
             if sent.tasks:
                 say_goodbye(sent.unfinished_ids, url)
-            if left := sent.files - len(sent.tasks) - sent.refused:
+            if not sent.tasks:
+                complain("Stopped. Nothing was submitted.")
+            elif left := sent.files - len(sent.tasks) - sent.refused:
                 complain(f"Stopped. {plural(left, 'file')} not submitted.")
             raise SystemExit(EXIT_INTERRUPTED) from None
         if not ignore_unsupported and not as_json:

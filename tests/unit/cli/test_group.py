@@ -104,3 +104,22 @@ def test_every_shell_has_its_script(docmill: Docmill, shell: str, sign: str) -> 
 
 def test_an_unknown_shell_is_refused(docmill: Docmill) -> None:
     assert 2 == docmill("completion", "tcsh").exit_code
+
+
+def interrupted(*steps: str) -> subprocess.CompletedProcess[str]:
+    """A process that takes these steps and then gets SIGINT."""
+    code = ["import os, signal", "from docmill import cli", *steps, "os.kill(os.getpid(), signal.SIGINT)"]
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word() -> None:
+    usual = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    done = interrupted(usual, "cli.exit_on_interrupt()")
+    later = interrupted(usual, "cli.exit_on_interrupt()", "cli.raise_on_interrupt()")
+    ignored = interrupted("signal.signal(signal.SIGINT, signal.SIG_IGN)", "cli.exit_on_interrupt()")
+
+    assert (130, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert "KeyboardInterrupt" in later.stderr
+    assert 0 == ignored.returncode
