@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import hostile
 from support.serving import hears_ctrl_c
 from support.waiting import read_line
 
@@ -217,6 +221,40 @@ def test_standard_output_has_the_json_lines_and_nothing_else(shell: Shell, folde
 @pytest.mark.parametrize("args", [(), ("missing",), ("docs", "--json", "--jsonl"), ("docs", "--language", "../x")])
 def test_wrong_usage(shell: Shell, folder: Path, args: tuple[str, ...]) -> None:
     assert 2 == shell.convert(*args).returncode
+
+
+def test_a_terminal_shows_pages_per_second_and_the_time_left(shell: Shell) -> None:
+    """Standard error is a terminal, standard output is not: as with `docmill convert docs > list`."""
+    (shell.home / "docs").mkdir()
+    (shell.home / "docs" / "scans.pdf").write_bytes(hostile.scans(40))
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen(
+        [DOCMILL, "convert", "docs", "--jobs", "1"],
+        cwd=shell.home,
+        env={**shell.env, "TERM": "xterm", "COLUMNS": "160"},
+        stdout=subprocess.PIPE,
+        stderr=inner,
+        preexec_fn=hears_ctrl_c,
+    )
+    os.close(inner)
+    shown = ""
+    ends = time.monotonic() + 120
+    try:
+        while not re.search(r"0 of 1, \d+\.\d pages/s, about (\d+ min )?\d+ s left", shown):
+            assert time.monotonic() < ends, shown[-2000:]
+            ready, _, _ = select.select([terminal], [], [], 1)
+            shown += os.read(terminal, 65536).decode(errors="replace") if ready else ""
+    finally:
+        process.send_signal(signal.SIGINT)
+        # The terminal is read to its end, or the command could not write its last words.
+        with suppress(OSError):
+            while part := os.read(terminal, 65536):
+                shown += part.decode(errors="replace")
+        printed, _ = process.communicate(timeout=30)
+        os.close(terminal)
+
+    assert (130, b"") == (process.returncode, printed)
+    assert "Stopped; 1 file left." in shown
 
 
 def test_an_interrupted_run_says_how_to_go_on(shell: Shell, folder: Path) -> None:
