@@ -24,7 +24,7 @@ from docmill.cli.failed import failed, remember, state_file
 from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNSUPPORTED, HINT, Trouble, told
 from docmill.cli.output import Out, complain, near, plural, printable, standard_output
 from docmill.cli.pace import Pace
-from docmill.cli.unsupported import list_unsupported, unsupported_type
+from docmill.cli.unsupported import list_unsupported, refusal
 
 if TYPE_CHECKING:
     from docmill.work.convert import Outcome, Report, Source
@@ -129,7 +129,7 @@ async def _run(asked: Asked, tally: Tally) -> None:
 
     shelf = DiskLibrary()
     try:
-        sources = await find(asked.paths, shelf, unsupported_type, out=asked.out, recursive=asked.recursive)
+        sources = await find(asked.paths, shelf, refusal, out=asked.out, recursive=asked.recursive)
     except Clash as clash:
         raise click.UsageError(f"{clash}. Convert them in two runs with different -o folders.") from clash
     if asked.only_failed:
@@ -222,7 +222,7 @@ class Tally:
 
     def begin(self, sources: Sequence[Source]) -> None:
         self.files = len(sources)
-        self.pace.begin(source.path for source in sources if source.unsupported_type is None)
+        self.pace.begin(source.path for source in sources if source.refusal is None)
 
     def note(self) -> str:
         """How far the whole run is."""

@@ -15,7 +15,7 @@ from docmill.cli.board import board
 from docmill.cli.failure import EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_UNSUPPORTED, HINT, Failure
 from docmill.cli.following import exit_code, follow_all, say_goodbye
 from docmill.cli.output import Out, complain, plural, printable, standard_output
-from docmill.cli.unsupported import list_unsupported, unsupported_type
+from docmill.cli.unsupported import list_unsupported, refusal
 
 
 @click.command(
@@ -134,11 +134,11 @@ async def _files(path: Path, sent: Sent) -> list[File]:
 
     library = DiskLibrary()
     try:
-        sources = await find([path], library, unsupported_type)
+        sources = await find([path], library, refusal)
     finally:
         await library.close()
-    sent.unsupported += [source.path for source in sources if source.unsupported_type is not None]
-    documents = [source.path for source in sources if source.unsupported_type is None]
+    sent.unsupported += [source.path for source in sources if source.refusal]
+    documents = [source.path for source in sources if source.refusal is None]
     return [File(file, file.relative_to(path).parent) for file in documents]
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from docmill.cli.output import Out, near, printable
+from docmill.core.errors import DocmillError, DocumentError
 
 MAX_UNSUPPORTED_LISTED = 20
 """A folder of programs has thousands of them. --jsonl lists all."""
 
 
-def unsupported_type(path: Path) -> str | None:
-    """The type of a file that lies in a folder and is not a document; None: it is one, by its name or its bytes.
+def refusal(path: Path) -> DocmillError | None:
+    """Why a file that lies in a folder is not a document; None: it is one, by its name or its bytes.
 
     Source code, logs of machines and the like are text as well; who wants them converted names them.
     """
@@ -25,9 +26,10 @@ def unsupported_type(path: Path) -> str | None:
     try:
         found = sniff.sniff(path)
     except OSError:
-        return type_name(path)
-    is_document = found in READERS.keys() - {sniff.TEXT, sniff.MARKDOWN, sniff.CSV, sniff.HTML, sniff.EML}
-    return None if is_document else type_name(path)
+        return None  # whoever reads it learns why that cannot be done
+    if found in READERS.keys() - sniff.TEXTS:
+        return None
+    return DocumentError("document_unsupported", media_type=found)
 
 
 def type_name(path: Path) -> str:

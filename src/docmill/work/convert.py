@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import msgspec
 
-from docmill.core.errors import Conflict, DocmillError, DocumentError, StageFailed
+from docmill.core.errors import Conflict, DocmillError, StageFailed
 from docmill.core.parsed import Parsed
 from docmill.core.twin import Layout, Manifest, Twin, drifted, plan_twin
 from docmill.ports import Deferred, Engine, Work
@@ -91,8 +91,8 @@ class Source:
     """As it was named, or found below what was named."""
     target: Path
     """The folder into which its twin goes."""
-    unsupported_type: str | None = None
-    """The type of a file that was found in a folder and is not a document. A file that was named is always tried."""
+    refusal: DocmillError | None = None
+    """Why a file that was found in a folder is not a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ Report = Callable[[Source, int, int | None], None]
 async def find(
     paths: Iterable[Path],
     shelf: Shelf,
-    unsupported_type: Callable[[Path], str | None],
+    refusal: Callable[[Path], DocmillError | None],
     *,
     out: Path | None = None,
     recursive: bool = True,
 ) -> list[Source]:
     """The sources, each once, in a stable order. Twins and what is hidden are no sources. Raises Clash.
 
-    *unsupported_type* names the type of a file that is no document, and is None for a document.
+    *refusal* says why a file in a folder is not a document, and is None for a document. What is named is always tried.
     """
     skip = _real(out) if out else None
     found: dict[Path, Source] = {}
@@ -149,7 +149,7 @@ async def find(
         if await _is_twin(path, shelf):
             continue  # a pattern of the shell names twins, too
         if path.is_dir():
-            async for source in _walk(path, path, shelf, unsupported_type, out, skip, recursive=recursive):
+            async for source in _walk(path, path, shelf, refusal, out, skip, recursive=recursive):
                 found.setdefault(source.path.resolve(), source)
         else:
             found[path.resolve()] = Source(path, out or path.parent)
@@ -173,7 +173,7 @@ class Converter:
         return sha256("\n".join((self.engine.name, self.engine.version, options)).encode()).hexdigest()
 
     async def look(self, source: Source) -> Look:
-        if source.unsupported_type is not None:
+        if source.refusal:
             return Look("unsupported")
         stamp = _stamp(source.path)
         digest = await asyncio.to_thread(_digest, source.path)
@@ -278,7 +278,7 @@ async def _walk(
     folder: Path,
     root: Path,
     shelf: Shelf,
-    unsupported_type: Callable[[Path], str | None],
+    refusal: Callable[[Path], DocmillError | None],
     out: Path | None,
     skip: Path | None,
     *,
@@ -301,10 +301,10 @@ async def _walk(
             if path.resolve() != skip:
                 inner.append(path)
         elif entry.is_file():
-            yield Source(path, target, await asyncio.to_thread(unsupported_type, path))
+            yield Source(path, target, await asyncio.to_thread(refusal, path))
     if recursive:
         for path in inner:
-            async for source in _walk(path, root, shelf, unsupported_type, out, skip, recursive=True):
+            async for source in _walk(path, root, shelf, refusal, out, skip, recursive=True):
                 yield source
 
 
@@ -320,7 +320,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _check_targets(sources: Iterable[Source]) -> None:
     taken: dict[tuple[Path, str], Path] = {}
     for source in sources:
-        if source.unsupported_type is None:
+        if source.refusal is None:
             other = taken.setdefault((source.target.resolve(), source.path.name), source.path)
             if other != source.path:
                 raise Clash(other, source.path)
@@ -334,7 +334,7 @@ def _untouched(look: Look) -> State:
 def _objection(source: Source, look: Look) -> DocmillError | None:
     """Why a source is not converted, unless its twin is current."""
     if look.reason == "unsupported":
-        return DocumentError("document_unsupported", media_type=source.unsupported_type)
+        return source.refusal
     return Conflict("twin_drift", path=look.edited) if look.edited else None
 
 

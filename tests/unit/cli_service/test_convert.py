@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docmill.adapters.libraries.disk import DiskLibrary
-from docmill.cli.unsupported import unsupported_type
+from docmill.cli.unsupported import refusal
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import Page, Parsed
 from docmill.ports import PageReport, Work
@@ -60,7 +60,7 @@ def engine() -> Typist:
 
 async def run(folder: Path, engine: Typist, out: Path | None = None, jobs: int = 2, **options: object) -> list[Outcome]:
     library = DiskLibrary()
-    sources = await find([folder], library, unsupported_type, out=out)
+    sources = await find([folder], library, refusal, out=out)
     worker = Converter(engine, library, folder.parent / "scratch", Options(**options), jobs)  # type: ignore[arg-type]
     async with aclosing(worker.convert(sources, lambda *_: None)) as outcomes:
         return sorted([one async for one in outcomes], key=lambda one: one.source.path)
@@ -73,6 +73,10 @@ def twins(folder: Path) -> list[str]:
 def names_in(folder: Path) -> list[Path]:
     """What a `*` of the shell would name, and more."""
     return sorted(folder.iterdir())
+
+
+def code_of(outcome: Outcome) -> str | None:
+    return outcome.error.code if outcome.error else None
 
 
 def states(outcomes: list[Outcome]) -> dict[str, tuple[str, str | None]]:
@@ -200,7 +204,7 @@ async def test_an_output_folder_inside_is_not_a_source(folder: Path, engine: Typ
 async def test_twins_are_no_sources_even_when_they_are_named(folder: Path, engine: Typist, layout: str) -> None:
     await run(folder, engine, layout=layout)
 
-    everything = await find(names_in(folder), DiskLibrary(), unsupported_type)
+    everything = await find(names_in(folder), DiskLibrary(), refusal)
 
     names = {source.path.name for source in everything}
     assert {"a.txt", "b.txt", "c.txt", ".hidden.txt"} == names
@@ -211,13 +215,13 @@ async def test_links_lead_to_no_loop_and_unreadable_names_to_no_crash(folder: Pa
     (folder / "dangling.pdf").symlink_to(folder / "nowhere")
     (folder / "linked.txt").symlink_to(folder / "a.txt")
 
-    found = await find([folder, folder / "a.txt"], DiskLibrary(), unsupported_type)
+    found = await find([folder, folder / "a.txt"], DiskLibrary(), refusal)
 
     assert ["a.txt", "b.txt", "c.txt"] == [source.path.name for source in found]
 
 
 async def test_flat_stays_flat(folder: Path) -> None:
-    found = await find([folder], DiskLibrary(), unsupported_type, recursive=False)
+    found = await find([folder], DiskLibrary(), refusal, recursive=False)
 
     assert ["a.txt", "b.txt"] == [source.path.name for source in found]
 
@@ -230,11 +234,10 @@ async def test_what_is_no_document_is_unsupported_in_a_folder_and_tried_when_nam
 
     found = {one.source.path.name: one for one in await run(folder, engine)}
 
-    assert ("unsupported", "PY") == (found["program.py"].state, found["program.py"].source.unsupported_type)
-    assert ("unsupported", "no extension") == (found["noise"].state, found["noise"].source.unsupported_type)
-    assert "Files of this type (PY) cannot be processed." == str(found["program.py"].error)
-    [named] = await find([folder / "program.py"], DiskLibrary(), unsupported_type)
-    assert named.unsupported_type is None
+    assert ("unsupported", "document_unsupported") == (found["program.py"].state, code_of(found["program.py"]))
+    assert ("unsupported", "document_unsupported") == (found["noise"].state, code_of(found["noise"]))
+    [named] = await find([folder / "program.py"], DiskLibrary(), refusal)
+    assert named.refusal is None
 
 
 async def test_two_sources_with_one_twin_are_told_before_anything_is_written(folder: Path, tmp_path: Path) -> None:
@@ -243,7 +246,7 @@ async def test_two_sources_with_one_twin_are_told_before_anything_is_written(fol
     (other / "a.txt").write_text("I am somebody else")
 
     with pytest.raises(Clash):
-        await find([folder, other], DiskLibrary(), unsupported_type, out=tmp_path / "out")
+        await find([folder, other], DiskLibrary(), refusal, out=tmp_path / "out")
 
 
 async def test_the_plan_says_why_and_writes_nothing(folder: Path, engine: Typist) -> None:
@@ -254,7 +257,7 @@ async def test_the_plan_says_why_and_writes_nothing(folder: Path, engine: Typist
     library = DiskLibrary()
     worker = Converter(engine, library, folder.parent / "scratch")
 
-    plan = [one async for one in worker.plan(await find([folder], library, unsupported_type))]
+    plan = [one async for one in worker.plan(await find([folder], library, refusal))]
 
     reasons = {one.source.path.name: one.reason for one in plan}
     expected = {"a.txt": "current", "b.txt": "changed", "d.txt": "new", "x.py": "unsupported", "c.txt": "current"}
@@ -275,7 +278,7 @@ async def test_closing_ends_what_was_started(folder: Path, engine: Typist) -> No
     (folder / "slow.txt").write_text("...")
     library = DiskLibrary()
     worker = Converter(engine, library, folder.parent / "scratch", jobs=8)
-    sources = await find([folder], library, unsupported_type)
+    sources = await find([folder], library, refusal)
 
     async with aclosing(worker.convert(sources, lambda *_: None)) as outcomes:
         seen = [await anext(outcomes) for _ in range(3)]
