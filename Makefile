@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 # Compiled once, not by each of the processes that run tests, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: test-fast test-long chaos soak help setup demo serve check format fuzz test screenshots messages bench bench-quality bench-peers pins clean
+.PHONY: test-fast test-long chaos soak help setup demo serve check format fuzz test screenshots messages goldens bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ soak: $(VENV)/.dev ## Run the wide load for SOAK_MINUTES (60): memory, descripto
 
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
 	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page
+
+goldens: $(VENV)/.dev ## Write the golden Markdown of the samples again; look at the diff before you commit it
+	$(BIN)/python tests/golden/test_samples.py
 
 messages: $(VENV)/.dev ## Collect the console's messages and compile their translations
 	$(BIN)/python tools/messages.py

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
+from docmill.client import Client as Connection
 from support import hostile
 from support.serving import hears_ctrl_c
 from support.waiting import read_line
@@ -99,7 +102,43 @@ def test_submit_and_follow_to_the_twin(docmill: Client, note: Path) -> None:
     task_id = submitted.split()[1]
     assert f"task {task_id}  note.txt  pending" == submitted
     assert completed.startswith(f"completed  note.txt  (task {task_id}, 1 page")
-    assert "quick brown fox" in Path(completed.partition(" -> ")[2]).read_text()
+    assert "quick brown fox" in (docmill.home / completed.partition(" -> ")[2]).read_text()
+
+
+def test_submit_a_folder(docmill: Client, note: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    for place in (tree / "note.txt", tree / "inner" / "note.txt"):
+        shutil.copy(note, place)
+    (tree / "inner" / "program.py").write_text("print()")
+    (tree / ".hidden.txt").write_text("not sent")
+
+    sent = docmill("submit", "tree", "--twin-folder", "from-tree", "--follow", code=5)
+    accepted = docmill("submit", "tree", "--ignore-unsupported")
+    counted = json.loads(docmill("submit", "tree", "--json", code=5).stdout)
+
+    lines = sent.stdout.splitlines()
+    assert [["inner/note.txt", "pending"], ["note.txt", "pending"]] == sorted(line.split()[2:] for line in lines[:2])
+    twins = sorted(line.partition(" -> ")[2].partition("/from-tree/")[2] for line in lines[2:4])
+    assert ["_note.txt/note.md", "inner/_note.txt/note.md"] == twins
+    assert ["unsupported: tree/inner/program.py (PY)"] == lines[4:]
+    assert 2 == len(accepted.stdout.splitlines())
+    assert (2, ["tree/inner/program.py"]) == (len(counted["tasks"]), counted["unsupported"])
+
+
+def test_the_markdown_of_a_task(docmill: Client, note: Path, scans: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.pdf").touch()
+    done = docmill.submit(note, "--follow")
+    failed = json.loads(docmill("submit", "empty.pdf", "--follow", "--json", code=1).stdout)["tasks"][0]["task_id"]
+    running = docmill.submit(scans, "--no-cache")
+
+    assert "The quick brown fox jumps over the lazy dog.\n" == docmill("tasks", "markdown", done).stdout
+    docmill("tasks", "markdown", done, "-o", "note.md")
+    assert "The quick brown fox jumps over the lazy dog.\n" == (tmp_path / "note.md").read_text()
+    assert "document_empty" in docmill("tasks", "markdown", failed, code=1).stderr
+    assert f"docmill watch {running}" in docmill("tasks", "markdown", running, code=1).stderr
+    assert "task_not_found" in docmill("tasks", "markdown", 999_999, code=4).stderr
+    docmill("tasks", "cancel", running, "--force")
 
 
 def test_look_at_tasks(docmill: Client, note: Path) -> None:
@@ -145,8 +184,10 @@ def test_cancel_and_retry(docmill: Client, note: Path, scans: Path) -> None:
     refused = docmill("cancel", running, code=4)
     docmill("tasks", "cancel", waiting)
     docmill("tasks", "cancel", running, "--force")
-    again = docmill("retry", waiting, "--from", "mineru")
+    again = docmill("retry", waiting, "--from", "parse")
     watched = docmill("watch", waiting)
+    docmill("retry", waiting, "--from", "mineru")
+    docmill("watch", waiting)
     gone = docmill("watch", running, code=1)
 
     assert "Error: task_running: " in refused.stderr
@@ -187,6 +228,61 @@ def test_ctrl_c_detaches_and_says_how_to_come_back(docmill: Client, url: str, sc
     assert "Traceback" not in told
     assert docmill.json("tasks", "show", task_id)["status"] != "cancelled"
     docmill("tasks", "cancel", task_id, "--force")
+
+
+def test_ctrl_c_lists_only_the_tasks_that_go_on(docmill: Client, note: Path, scans: Path) -> None:
+    command = [DOCMILL, "submit", str(note), str(scans), "--no-cache", "--follow"]
+    with subprocess.Popen(
+        command,
+        env=docmill.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
+    ) as process:
+        ended, running = (read_line(process).split()[1] for _ in range(2))
+        assert read_line(process).startswith("completed  note.txt")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    docmill("tasks", "cancel", running, "--force")
+
+    assert 130 == process.returncode
+    assert f"docmill tasks follow {running} " in told
+    assert f"follow {ended} " not in told
+    assert 2 == len(told.splitlines()), told
+
+
+def test_ctrl_c_ends_any_command_in_one_line(tmp_path: Path) -> None:
+    """A service that accepts the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        command = [DOCMILL, "tasks", "list", "--url", f"http://127.0.0.1:{silent.getsockname()[1]}"]
+        with subprocess.Popen(
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=hears_ctrl_c,
+        ) as process:
+            silent.settimeout(30)
+            with silent.accept()[0]:
+                process.send_signal(signal.SIGINT)
+                printed, told = process.communicate(timeout=20)
+
+    assert (130, "", "Stopped.\n") == (process.returncode, printed, told)
+
+
+def test_one_default_project(docmill: Client, url: str, note: Path) -> None:
+    """Commands, Python's client and the console's form mean the same one when no project is named."""
+    task_id = docmill.submit(note)
+    docmill.json("tables", "add", "default")
+    with Connection(url) as python:
+        sent = python.submit(note)
+        assert 0 == docmill.json("tasks", "show", task_id)["project_id"] == python.task(sent.task_id).project_id
+    form = urlopen(f"{url}/").read().decode()
+
+    assert 'name="project_id" min="0" value="0"' in form
+    assert "default" in docmill("tables", "list", "--project", 0).stdout
 
 
 def test_rules_and_what_the_service_refuses(docmill: Client, tmp_path: Path, note: Path) -> None:
@@ -320,5 +416,5 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert "2 of 2 completed" in shown
     assert "There is nothing in none." in shell("demo", "--samples", "none", code=2).stderr
     assert "it is ready" in shown
-    twins = [line.split()[-1] for line in shown.splitlines() if line.startswith(("data.csv", "readme.md"))]
-    assert [True, True] == [(tmp_path / twin).is_file() for twin in twins]
+    twins = [line.partition(" -> ")[2] for line in shown.splitlines() if line.startswith("completed  ")]
+    assert [("demo", True)] * 2 == [(Path(twin).parts[0], (tmp_path / twin).is_file()) for twin in twins]

@@ -1,11 +1,15 @@
-"""`docmill convert`: files and folders become twins, without a server."""
+"""`docmill convert`: files and folders become twins, without a server.
+
+Lines of what was converted appear as it is done; what failed, was kept or is not supported is listed at the end, in
+groups. Standard output has these results and nothing else.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +21,10 @@ import click
 from docmill.cli import shutdown
 from docmill.cli.board import Board, board
 from docmill.cli.failed import failed, remember, state_file
-from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, HINT, Trouble, told
-from docmill.cli.output import Out, complain, plural, printable, standard_output
+from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNSUPPORTED, HINT, Trouble, told
+from docmill.cli.output import Out, complain, near, plural, printable, standard_output
+from docmill.cli.pace import Pace
+from docmill.cli.unsupported import list_unsupported, refusal
 
 if TYPE_CHECKING:
     from docmill.work.convert import Outcome, Report, Source
@@ -28,8 +34,8 @@ ALL_FILES = "all files"
 
 @click.command(
     epilog="Exit codes: 0 every document has its twin, 1 some failed or were kept because a person edited their twin, "
-    "2 wrong usage, 130 stopped by SIGINT, 143 by SIGTERM. What is done stays done: the same command goes on where it "
-    "ended."
+    "2 wrong usage, 5 every document has its twin but some files are of unsupported types, 130 stopped by SIGINT, 143 "
+    "by SIGTERM. What is done stays done: the same command goes on where it ended."
 )
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path, readable=False)
@@ -58,6 +64,8 @@ ALL_FILES = "all files"
     help="Whether to read pages as images.",
 )
 @click.option("--page-images", is_flag=True, help="Also keep an image of every page.")
+@click.option("--page-files", is_flag=True, help="Also write each page as a file of its own: page_001.md.")
+@click.option("--ignore-unsupported", is_flag=True, help="Do not list files of unsupported types; exit with 0.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.option("--jsonl", is_flag=True, help="Print one JSON object per file, as it is done.")
 def convert(
@@ -72,29 +80,34 @@ def convert(
     language: str | None,
     ocr: str,
     page_images: bool,
+    page_files: bool,
+    ignore_unsupported: bool,
     as_json: bool,
     jsonl: bool,
 ) -> None:
     """Turn files and folders into twins: Markdown and images beside the original.
 
     A document whose bytes and options did not change since its last conversion is left alone. A PATH is a file or a
-    folder; twins, hidden files and files that are no documents are skipped in folders.
+    folder; in folders twins and hidden files are skipped, and files that are not documents are listed as unsupported.
     """
     if as_json and jsonl:
         raise click.UsageError("--json and --jsonl exclude each other.")
     if language is not None and not language.replace("-", "").isalnum():
         raise click.UsageError(f"'{language}' is not a language code such as de or en-US.")
+    if page_files and layout == "sidecar":
+        raise click.UsageError("--page-files needs --layout folder: a sidecar is one file.")
     options = {"layout": layout, "language": language, "ocr": ocr, "page_images": page_images, "force": force}
+    options["page_files"] = page_files
     asked = Asked(paths, out, recursive, jobs, only_failed, dry_run, options)
     with standard_output() as stdout:
-        told_all = Tally(stdout, dry_run=dry_run, as_json=as_json, jsonl=jsonl)
+        tally = Tally(stdout, asked, ignore_unsupported=ignore_unsupported, as_json=as_json, jsonl=jsonl)
         try:
             with told():
-                shutdown.current().run(lambda: _run(asked, told_all))
+                shutdown.current().run(lambda: _run(asked, tally))
         except (shutdown.Interrupted, KeyboardInterrupt) as stopped:
-            told_all.interrupted = getattr(stopped, "exit_code", EXIT_INTERRUPTED)
-        told_all.sum_up()
-    raise SystemExit(told_all.exit_code)
+            tally.interrupted = getattr(stopped, "exit_code", EXIT_INTERRUPTED)
+        tally.sum_up()
+    raise SystemExit(tally.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +129,13 @@ async def _run(asked: Asked, tally: Tally) -> None:
 
     shelf = DiskLibrary()
     try:
-        sources = await find(asked.paths, shelf, is_document, out=asked.out, recursive=asked.recursive)
+        sources = await find(asked.paths, shelf, refusal, out=asked.out, recursive=asked.recursive)
     except Clash as clash:
         raise click.UsageError(f"{clash}. Convert them in two runs with different -o folders.") from clash
     if asked.only_failed:
         known = failed(state_file())
         sources = [source for source in sources if str(source.path.resolve()) in known]
-    tally.files = len(sources)
+    tally.begin(sources)
     chosen = settings.load(jobs=asked.jobs)
     shutdown.current().grace_s = chosen.grace
     engine = compose.local_engine(chosen)
@@ -132,8 +145,9 @@ async def _run(asked: Asked, tally: Tally) -> None:
         with scratch_folder() as scratch:
             worker = Converter(engine, shelf, scratch, Options(**asked.options), chosen.jobs)
             with board(tally.out, lines=not tally.is_json) as shown, tally.remembering(asked.dry_run):
-                outcomes = worker.plan(sources) if asked.dry_run else worker.convert(sources, _reporter(shown))
-                await _tell(outcomes, tally, shown)
+                report = _reporter(shown, tally)
+                outcomes = worker.plan(sources) if asked.dry_run else worker.convert(sources, report)
+                await _collect(outcomes, tally, shown)
     finally:
         await engine.close()
 
@@ -149,46 +163,33 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def _tell(outcomes: AsyncGenerator[Outcome, None], tally: Tally, shown: Board) -> None:
+async def _collect(outcomes: AsyncGenerator[Outcome, None], tally: Tally, shown: Board) -> None:
     async with aclosing(outcomes) as finished:
-        shown.show(ALL_FILES, 0, tally.files, f"0 of {tally.files}")
+        shown.show(ALL_FILES, 0, tally.files, tally.note())
         async for outcome in finished:
             shown.hide(str(outcome.source.path))
             tally.add(outcome, shown)
-            shown.show(ALL_FILES, tally.done, tally.files, f"{tally.done} of {tally.files}")
+            shown.show(ALL_FILES, tally.done, tally.files, tally.note())
         shown.hide(ALL_FILES)
 
 
-def _reporter(shown: Board) -> Report:
+def _reporter(shown: Board, tally: Tally) -> Report:
     def report(source: Source, done: int, total: int | None) -> None:
         note = "starting" if not done and not total else f"page {done} of {total}" if total else plural(done, "page")
         shown.show(str(source.path), done, total, note)
+        tally.pace.progress(source.path, done, total)
+        shown.show(ALL_FILES, tally.done, tally.files, tally.note())
 
     return report
 
 
-def is_document(path: Path) -> bool:
-    """Whether a file that lies in a folder is meant to be converted: by its name, or as a binary format by its bytes.
-
-    Source code, logs of machines and the like are text as well; who wants them converted names them.
-    """
-    from docmill.adapters.engines import sniff
-    from docmill.adapters.engines.local.reading import READERS
-
-    if sniff.claimed(path.name):
-        return True
-    try:
-        return sniff.sniff(path) in READERS.keys() - {sniff.TEXT, sniff.MARKDOWN, sniff.CSV, sniff.HTML, sniff.EML}
-    except OSError:
-        return False
-
-
 @dataclass(slots=True)
 class Tally:
-    """What became of each file, told as it was asked for."""
+    """What became of each file, printed as it was asked for."""
 
     out: Out
-    dry_run: bool = False
+    asked: Asked
+    ignore_unsupported: bool = False
     as_json: bool = False
     jsonl: bool = False
     files: int = 0
@@ -199,7 +200,8 @@ class Tally:
     records: list[dict[str, Any]] = field(default_factory=list)
     failing: list[Path] = field(default_factory=list)
     fine: list[Path] = field(default_factory=list)
-    codes: set[str] = field(default_factory=set)
+    problems: list[Outcome] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
     began: float = field(default_factory=perf_counter)
 
     @property
@@ -214,20 +216,32 @@ class Tally:
     def exit_code(self) -> int:
         if self.interrupted:
             return self.interrupted
-        return EXIT_FAILED if self.counts["failed"] or self.counts["kept"] else 0
+        if self.counts["failed"] or self.counts["kept"]:
+            return EXIT_FAILED
+        return EXIT_UNSUPPORTED if self.counts["unsupported"] and not self.ignore_unsupported else 0
+
+    def begin(self, sources: Sequence[Source]) -> None:
+        self.files = len(sources)
+        self.pace.begin(source.path for source in sources if source.refusal is None)
+
+    def note(self) -> str:
+        """How far the whole run is."""
+        failures = f"{self.counts['failed']} failed" if self.counts["failed"] else ""
+        return ", ".join(part for part in (f"{self.done} of {self.files}", failures, self.pace.describe()) if part)
 
     def add(self, outcome: Outcome, shown: Board) -> None:
         self.counts[outcome.state] += 1
         self.pages += outcome.pages
+        self.pace.finish(outcome.source.path, outcome.pages, was_work=outcome.state == "converted")
         (self.failing if outcome.state == "failed" else self.fine).append(outcome.source.path.resolve())
-        if outcome.error:
-            self.codes.add(outcome.error.code)
         if self.as_json:
             self.records.append(record(outcome))
         elif self.jsonl:
             self.out.json(record(outcome))
             self.out.flush()
-        elif text := (planned if self.dry_run else told_outcome)(self.out, outcome):
+        elif outcome.error:
+            self.problems.append(outcome)
+        elif text := (describe_plan if self.asked.dry_run else describe)(self.out, outcome):
             shown.line(text)
 
     @contextmanager
@@ -242,25 +256,45 @@ class Tally:
     def sum_up(self) -> None:
         seconds = perf_counter() - self.began
         if self.as_json:
-            counts = {state: self.counts[state] for state in ("converted", "current", "kept", "skipped", "failed")}
+            counts = {state: self.counts[state] for state in ("converted", "current", "kept", "unsupported", "failed")}
             total = {"files": self.files, **counts, "pages": self.pages, "seconds": round(seconds, 3)}
             self.out.json({**total, "interrupted": self.interrupted is not None, "outcomes": self.records})
             return
-        would = "would be " if self.dry_run else ""
+        for line in list_problems(self.out, self.problems, unsupported=not self.ignore_unsupported):
+            self.out.line(line)
+        self.out.flush()
+        complain(f"{self._count()}{self._speed(seconds)}")
+        for line in self._advice():
+            complain(line)
+
+    def _count(self) -> str:
+        would = "would be " if self.asked.dry_run else ""
         parts = [f"{self.counts['converted']} {would}converted"]
-        parts += [f"{self.counts[state]} {state}" for state in ("current", "kept", "skipped", "failed")]
-        told_parts = [part for part in parts if not part.startswith("0 ")] or [
-            "nothing was done" if self.interrupted else "nothing to do"
-        ]
-        pages = f" {plural(self.pages, 'page')} in {seconds:.1f} s." if self.pages else ""
-        complain(f"{', '.join(told_parts)}.{pages}".capitalize())
-        if self.codes:
-            complain(HINT.format("CODE"))
-        if self.counts["kept"]:
-            complain("--force replaces twins that were edited.")
+        parts += [f"{self.counts[state]} {state}" for state in ("current", "kept", "unsupported", "failed")]
+        if any(self.counts.values()):
+            return f"{', '.join(part for part in parts if not part.startswith('0 '))}."
         if self.interrupted:
-            left = self.files - self.done
-            complain(f"Stopped; {plural(left, 'file')} left. The same command goes on: what is done is not done again.")
+            return "Nothing was done."
+        if self.asked.only_failed:
+            return "Nothing to do: none of these files failed the last time."
+        return f"Nothing to do: there are no documents in {', '.join(map(str, self.asked.paths))}."
+
+    def _speed(self, seconds: float) -> str:
+        if not self.pages:
+            return ""
+        return f" {plural(self.pages, 'page')} in {seconds:.1f} s ({self.pages / seconds:.1f} pages/s)."
+
+    def _advice(self) -> Iterator[str]:
+        codes = {one.error.code for one in self.problems if one.error and one.state != "unsupported"}
+        if codes:
+            yield HINT.format(codes.pop() if len(codes) == 1 else "CODE")
+        if self.counts["kept"]:
+            yield "--force replaces twins that were edited."
+        if self.counts["unsupported"] and not self.ignore_unsupported:
+            yield "--ignore-unsupported accepts files of unsupported types."
+        if self.interrupted and self.files:
+            left = plural(self.files - self.done, "file")
+            yield f"Stopped; {left} left. The same command goes on: what is done is not done again."
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
@@ -277,52 +311,44 @@ def record(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-PLANNED = {"converted": "convert", "kept": "keep", "failed": "fail", "skipped": "skip", "current": "current"}
-COLOURS = {
-    "converted": "green",
-    "kept": "yellow",
-    "failed": "red",
-    "skipped": "bright_black",
-    "current": "bright_black",
-}
-
-
-def told_outcome(out: Out, outcome: Outcome) -> str | None:
-    """The line of a file; none for one that was current: an incremental run should be quiet."""
-    if outcome.state == "current":
-        return None
-    word = out.style(f"{outcome.state:<9}", fg=COLOURS[outcome.state])
-    return f"{word}  {printable(str(outcome.source.path))}{_detail(outcome)}"
-
-
-def planned(out: Out, outcome: Outcome) -> str:
-    word = out.style(f"{PLANNED[outcome.state]:<9}", fg=COLOURS[outcome.state])
-    why = outcome.error.message if outcome.error else REASONS[outcome.reason or "new"]
-    return f"{word}  {printable(str(outcome.source.path))}  ({printable(why)})"
-
-
+COLOURS = {"converted": "green", "kept": "yellow", "failed": "red", "unsupported": "yellow", "current": "bright_black"}
 REASONS = {
     "new": "new",
     "changed": "changed since its twin was written",
     "outdated": "its twin was made by another version or with other options",
-    "edited": "a person edited its twin",
     "forced": "forced",
     "current": "nothing changed",
-    "unsupported": "not a document",
 }
 
 
-def _detail(outcome: Outcome) -> str:
-    if outcome.error:
-        return f": {outcome.error.code}: {printable(outcome.error.message)}"
-    if outcome.state == "skipped":
-        return f"  ({REASONS[outcome.reason or 'new']})"
+def describe(out: Out, outcome: Outcome) -> str | None:
+    """The line of a file; none for one that was current: an incremental run should be quiet.
+
+    The twin's path names the source, too, so that one path is enough.
+    """
+    if outcome.state == "current":
+        return None
     damaged = f", {len(outcome.damaged_pages)} damaged" if outcome.damaged_pages else ""
     twin = printable(near(outcome.twin or outcome.source.path))
-    return f" -> {twin}  ({plural(outcome.pages, 'page')}{damaged}, {outcome.seconds:.1f} s)"
+    word = out.style(outcome.state, fg=COLOURS[outcome.state])
+    return f"{word}  {twin}  ({plural(outcome.pages, 'page')}{damaged}, {outcome.seconds:.1f} s)"
 
 
-def near(path: Path) -> str:
-    """The path as seen from here, if it lies below."""
-    here = Path.cwd().resolve()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+def describe_plan(out: Out, outcome: Outcome) -> str:
+    word = out.style("convert" if outcome.state == "converted" else outcome.state, fg=COLOURS[outcome.state])
+    return f"{word}  {printable(near(outcome.source.path))}  ({REASONS[outcome.reason or 'new']})"
+
+
+def list_problems(out: Out, problems: Sequence[Outcome], *, unsupported: bool) -> Iterator[str]:
+    """Files of the same fate and the same message together, then those of unsupported types."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for one in problems:
+        if one.error and one.state != "unsupported":
+            # The path of an edited twin is the file's own affair, not the group's.
+            message = "A person edited the twin; it was kept." if one.state == "kept" else one.error.message
+            groups.setdefault((one.state, f"{one.error.code}: {printable(message)}"), []).append(one)
+    for (state, reason), members in sorted(groups.items()):
+        yield f"{out.style(state, fg=COLOURS[state])}  {reason}"
+        yield from (f"  {printable(near(one.source.path))}" for one in members)
+    if unsupported:
+        yield from list_unsupported(out, [one.source.path for one in problems if one.state == "unsupported"])

@@ -18,12 +18,10 @@ import docmill
 from docmill.cli import api as service
 from docmill.cli.api import Api
 from docmill.cli.board import board
-from docmill.cli.convert import near
 from docmill.cli.failure import EXIT_INTERRUPTED, Trouble
 from docmill.cli.following import exit_code, follow_all
 from docmill.cli.output import Out, complain, plural, standard_output
 from docmill.cli.submit import send
-from docmill.cli.table import write_table
 
 START_S = 60.0
 STOP_S = 30.0
@@ -42,7 +40,7 @@ ABOUT = "README.md"
 @click.option(
     "--samples",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of documents to show; default: the samples of the source tree.",
+    help="Folder of documents to show; default: docmill's own samples.",
 )
 def demo(data: Path, samples: Path | None) -> None:
     """Show a run from end to end.
@@ -61,19 +59,25 @@ def demo(data: Path, samples: Path | None) -> None:
         except KeyboardInterrupt:
             complain("Stopped.")
             raise SystemExit(EXIT_INTERRUPTED) from None
-        write_table(out, ("FILE", "PAGES", "STATUS", "TWIN"), [_row(task) for task in tasks])
         done = sum(task["status"] == "completed" for task in tasks)
-        out.line(f"{done} of {len(tasks)} completed in {perf_counter() - began:.0f} s. The results are in {data}.")
+        seconds = perf_counter() - began
+        out.line(f"{done} of {len(tasks)} completed in {seconds:.0f} s. The results are in {data / 'library'}.")
     raise SystemExit(exit_code(tasks))
 
 
 def sample_files(folder: Path | None) -> list[Path]:
-    there = folder or Path(docmill.__file__).parents[2] / "samples"
+    there = folder or own_samples()
     found = sorted(path for path in there.glob("*") if path.is_file() and path.name != ABOUT and path.name[0] != ".")
     if not found:
-        message = "The samples are part of the source tree, and this docmill was installed without them. "
-        raise Trouble(f"There is nothing in {there}." if folder else message + "Name a folder with --samples.")
+        raise Trouble(f"There is nothing in {there}.")
     return found
+
+
+def own_samples() -> Path:
+    """They are part of the installed package. In a source tree they lie beside `src`."""
+    package = Path(docmill.__file__).parent
+    inside = package / "samples"
+    return inside if inside.is_dir() else package.parents[1] / "samples"
 
 
 async def _show(api: Api, out: Out, files: list[Path]) -> list[dict[str, Any]]:
@@ -83,12 +87,6 @@ async def _show(api: Api, out: Out, files: list[Path]) -> list[dict[str, Any]]:
     ready = await api.get("/ready")
     out.line(f"The service says that it is {ready['status']}.")
     return tasks
-
-
-def _row(task: dict[str, Any]) -> tuple[Any, ...]:
-    meta = task["metadata"]
-    twin = near(Path(meta["twin_path"])) if meta.get("twin_path") else task["error"]
-    return task["filename"], meta.get("pages_total") or meta.get("pages_done"), task["status"], twin
 
 
 @contextmanager

@@ -102,9 +102,13 @@ def list_versions(document_id: UUID, url: str, as_json: bool) -> None:
 @url_option
 def get_document(document_id: UUID, version: str | None, markdown: bool, out: Path | None, url: str) -> None:
     """Fetch the original of a document, or its Markdown."""
-    if not markdown:
+    if markdown:
+        fetch_markdown(url, str(document_id), out, version=version)
+    else:
         _fetch(url, f"{DOCUMENTS}/{document_id}/blob", out, version=version)
-        return
+
+
+def fetch_markdown(url: str, document_id: str, out: Path | None, version: str | None = None) -> None:
     found = service.run(url, lambda api: api.get(f"{DOCUMENTS}/{document_id}", version=version))
     texts = [one["ref"]["asset_id"] for one in found["assets"] if one["media_type"] == "text/markdown"]
     if not texts:

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import click
 
+from docmill.cli import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from docmill.cli.output import EXIT_USAGE, complain
 from docmill.core.errors import DocmillError
 
@@ -15,7 +16,8 @@ EXIT_FAILED = 1
 """Something was tried and did not succeed: a document, a task, a check."""
 EXIT_REFUSED = 4
 """The service answered with an error."""
-EXIT_INTERRUPTED = 130
+EXIT_UNSUPPORTED = 5
+"""Everything succeeded, but there were files of types that cannot be read."""
 
 HINT = "'docmill explain {}' says what it means and what to do next."
 

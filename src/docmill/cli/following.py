@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from docmill.cli.api import DEFAULT_URL, Api, Event
 from docmill.cli.board import Board
 from docmill.cli.failure import EXIT_FAILED, HINT
-from docmill.cli.output import Out, complain, plural, printable
+from docmill.cli.output import Out, complain, near, plural, printable
 
 STREAMS = 32
 """Followed at once. The others wait: the log of a task that ended meanwhile is read in no time."""
 COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 
 
-async def follow_all(api: Api, tasks: Sequence[tuple[int, str]], shown: Board, out: Out) -> list[dict[str, Any]]:
-    """The tasks at their ends, in the order given. *tasks*: id and name of each."""
+async def follow_all(
+    api: Api,
+    tasks: Sequence[tuple[int, str]],
+    shown: Board,
+    out: Out,
+    on_end: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """The tasks at their ends, in the order given. *tasks*: id and name of each. *on_end* has each as it ends."""
     gate = asyncio.Semaphore(STREAMS)
 
     async def one(task_id: int, name: str) -> dict[str, Any]:
         async with gate:
-            return await _follow(api, task_id, name, shown, out)
+            task = await _follow(api, task_id, name, shown, out)
+        on_end(task)
+        return task
 
     return await asyncio.gather(*(one(task_id, name) for task_id, name in tasks))
 
@@ -54,6 +63,8 @@ def told_event(event: Event) -> str:
             return f"page {data.get('pages_done')} of {data['pages_total']}"
         case "progress" if data.get("pages_done"):
             return plural(data["pages_done"], "page")
+        case "progress" if data.get("message"):
+            return str(data["message"])
         case "started":
             return f"{data.get('stage', 'stage')} started"
         case "stage_succeeded" if data.get("stage"):
@@ -75,7 +86,7 @@ def told_task(out: Out, task: dict[str, Any]) -> str:
     line = f"{word}  {printable(task['filename'])}  ({', '.join(told)})"
     if task["status"] == "failed":
         return f"{line}: {meta.get('error_code')}: {printable(str(task['error']))}"
-    return f"{line} -> {printable(meta['twin_path'])}" if meta.get("twin_path") else line
+    return f"{line} -> {printable(near(Path(meta['twin_path'])))}" if meta.get("twin_path") else line
 
 
 def exit_code(tasks: Sequence[dict[str, Any]]) -> int:
@@ -86,6 +97,10 @@ def exit_code(tasks: Sequence[dict[str, Any]]) -> int:
 
 
 def say_goodbye(task_ids: Sequence[int], url: str) -> None:
+    """How to come back to the tasks that go on without the watcher."""
+    if not task_ids:
+        complain("Stopped. All tasks that were submitted have ended.")
+        return
     where = "" if url == DEFAULT_URL else f" --url {url}"
     complain(f"Detached. {'The task goes' if len(task_ids) == 1 else 'The tasks go'} on. Come back with:")
     for task_id in task_ids:

@@ -36,6 +36,7 @@ CODE` tells more.
 | 2 | wrong usage, a setting that cannot be used, or no service at the address |
 | 3 | `check`: a value breaks its contract |
 | 4 | the service answered with an error; its code is printed |
+| 5 | `convert`, `submit`: done, but some files are of unsupported types; `--ignore-unsupported` accepts them |
 | 130 | interrupted by SIGINT; the command says how to go on |
 | 141 | the reader of the output went away, as with `\\| head` |
 | 143 | ended by SIGTERM |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from docmill.cli import api as service
 from docmill.cli.api import ETL, Api, Event, json_option, url_option
 from docmill.cli.board import board, is_terminal
+from docmill.cli.documents import fetch_markdown, out_option
 from docmill.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED
 from docmill.cli.following import exit_code, follow_all, print_events, say_goodbye, told_event, told_task
 from docmill.cli.output import Out, complain, printable, standard_output
@@ -19,12 +21,14 @@ EXITS = "Exit codes: 0 done, 2 wrong usage or no service there, 4 the service re
 
 RESULT_EXITS = "Exit codes: 0 done, 1 the result is lost, 2 wrong usage or no service there, 4 the service refused."
 
+WIRE_STAGES = {"parse": "mineru"}
+
 task_argument = click.argument("task_id", type=click.IntRange(1), metavar="ID")
 
 
 @click.group()
 def tasks() -> None:
-    """List, show, follow, cancel, retry and mount tasks."""
+    """List, show, follow, read, cancel, retry and mount tasks."""
 
 
 @tasks.command("list", epilog=EXITS)
@@ -92,6 +96,27 @@ def show_result(task_id: int, url: str) -> None:
     if code := task["metadata"].get("result_error"):
         complain(f"The result cannot be read from the store: {code}. 'docmill explain {code}' says what to do.")
         raise SystemExit(EXIT_FAILED)
+
+
+@tasks.command(
+    "markdown",
+    epilog="Exit codes: 0 done, 1 the task is not completed, 2 wrong usage or no service there, 4 the service refused.",
+)
+@task_argument
+@out_option
+@url_option
+def show_markdown(task_id: int, out: Path | None, url: str) -> None:
+    """Print the Markdown of a completed task's document."""
+    task = service.run(url, lambda api: api.task(task_id))
+    meta = task["metadata"]
+    if task["status"] == "completed":
+        fetch_markdown(url, str(meta["document_id"]), out)
+        return
+    if task["status"] == "failed":
+        complain(f"Task {task_id} failed: {meta.get('error_code')}: {task['error']}")
+    else:
+        complain(f"Task {task_id} is {task['status']}: there is no Markdown. 'docmill watch {task_id}' follows it.")
+    raise SystemExit(EXIT_FAILED)
 
 
 @tasks.command(
@@ -181,16 +206,16 @@ def cancel(task_id: int, force: bool, url: str, as_json: bool) -> None:
 @click.option(
     "--from",
     "stage",
-    type=click.Choice(("mineru", "postprocess")),
-    default="mineru",
+    type=click.Choice(("parse", "mineru", "postprocess")),
+    default="parse",
     show_default=True,
-    help="mineru parses again; postprocess keeps the Markdown.",
+    help="parse reads the document again (mineru is its name in the API); postprocess keeps the Markdown.",
 )
 @url_option
 @json_option
 def retry(task_id: int, stage: str, url: str, as_json: bool) -> None:
     """Run a task again that completed, failed or was cancelled."""
-    _acknowledge(url, f"{ETL}/tasks/{task_id}/retry", {"from_stage": stage}, as_json=as_json)
+    _acknowledge(url, f"{ETL}/tasks/{task_id}/retry", {"from_stage": WIRE_STAGES.get(stage, stage)}, as_json=as_json)
 
 
 @tasks.command("mount", epilog=EXITS)

@@ -114,8 +114,12 @@ def plan_twin(
     generated_at: datetime,
     language: str | None = None,
     fingerprint: str = "",
+    page_files: bool = True,
 ) -> Twin:
-    """Lay out the twin of a source. *source_name* may be any text; it never becomes more than one path segment."""
+    """Lay out the twin of a source. *source_name* may be any text; it never becomes more than one path segment.
+
+    *page_files*: also a file for each page of a document of several, in the layout `folder`.
+    """
     facts = _Facts(
         source_name=_storable(source_name),
         source_sha256=source_sha256,
@@ -126,7 +130,7 @@ def plan_twin(
         fingerprint=fingerprint,
     )
     if layout == "folder":
-        return _in_folder(facts, parsed)
+        return _in_folder(facts, parsed, _pages_with_files(parsed) if page_files else ())
     first, second = _sidecar_stems(facts.source_name)
     return replace(_beside(facts, parsed, first), otherwise=_beside(facts, parsed, second))
 
@@ -191,18 +195,18 @@ class _Facts:
     fingerprint: str
 
 
-def _in_folder(facts: _Facts, parsed: Parsed) -> Twin:
+def _in_folder(facts: _Facts, parsed: Parsed, pages: Sequence[Page]) -> Twin:
     folder = shortened("_" + facts.source_name)
     names = _Names(f"{folder}/")
     manifest_path = names.take(MANIFEST)
     document = names.take(shortened(_stem(facts.source_name), ".md"))
     width = max(3, len(str(len(parsed.pages))))
-    page_paths = [names.take(f"page_{page.index + 1:0{width}}.md") for page in _told_pages(parsed)]
+    page_paths = [names.take(f"page_{page.index + 1:0{width}}.md") for page in pages]
     assets = _assets(parsed, names, width)
     links = {asset.asset or "": _url(asset.path.removeprefix(f"{folder}/")) for asset in assets}
-    told = zip(page_paths, _told_pages(parsed), strict=True)
-    pages = tuple(TwinFile(path, relink(page.markdown.strip(), links) + "\n") for path, page in told)
-    return _twin(facts, parsed, folder, document, manifest_path, links, (*pages, *assets))
+    texts = (relink(page.markdown.strip(), links) + "\n" for page in pages)
+    files = tuple(TwinFile(path, text) for path, text in zip(page_paths, texts, strict=True))
+    return _twin(facts, parsed, folder, document, manifest_path, links, (*files, *assets))
 
 
 def _beside(facts: _Facts, parsed: Parsed, stem: str) -> Twin:
@@ -247,7 +251,7 @@ def _twin(
     return Twin(facts.layout, facts.source_name, folder, document, manifest_path, files, manifest)
 
 
-def _told_pages(parsed: Parsed) -> tuple[Page, ...]:
+def _pages_with_files(parsed: Parsed) -> tuple[Page, ...]:
     return parsed.pages if len(parsed.pages) > 1 else ()
 
 

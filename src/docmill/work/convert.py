@@ -33,7 +33,8 @@ GENERATED_BY = "docmill"
 
 Reason = Literal["new", "changed", "outdated", "edited", "forced", "current", "unsupported"]
 """`outdated`: made by another version of the engine or with other options. `edited`: a person changed the twin."""
-State = Literal["converted", "current", "kept", "skipped", "failed"]
+State = Literal["converted", "current", "kept", "unsupported", "failed"]
+STATES_BY_CODE: Mapping[str, State] = {"twin_drift": "kept", "document_unsupported": "unsupported"}
 TO_DO: frozenset[Reason] = frozenset({"new", "changed", "outdated", "forced"})
 
 
@@ -66,6 +67,8 @@ class Options:
     language: str | None = None
     ocr: Literal["auto", "always", "never"] = "auto"
     page_images: bool = False
+    page_files: bool = False
+    """Also a Markdown file for each page. Off: a program that reads every `*.md` would read each page twice."""
     force: bool = False
 
     def of_engine(self) -> dict[str, Any]:
@@ -76,6 +79,11 @@ class Options:
         }
         return {name: value for name, value in asked.items() if value is not None}
 
+    def of_twin(self) -> dict[str, Any]:
+        """Those that decide the twin. Older versions always wrote page files: their twins count as made with them."""
+        without_pages = self.layout == "folder" and not self.page_files
+        return {**self.of_engine(), **({"page_files": False} if without_pages else {})}
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -83,9 +91,8 @@ class Source:
     """As it was named, or found below what was named."""
     target: Path
     """The folder into which its twin goes."""
-    is_named: bool = False
-    """Named by the caller, not found in a folder: then it is a failure if it is no document."""
-    is_document: bool = True
+    refusal: DocmillError | None = None
+    """Why a file that was found in a folder is not a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +134,25 @@ Report = Callable[[Source, int, int | None], None]
 async def find(
     paths: Iterable[Path],
     shelf: Shelf,
-    is_document: Callable[[Path], bool],
+    refusal: Callable[[Path], DocmillError | None],
     *,
     out: Path | None = None,
     recursive: bool = True,
 ) -> list[Source]:
-    """The sources, each once, in a stable order. Twins and what is hidden are no sources. Raises Clash."""
+    """The sources, each once, in a stable order. Twins and what is hidden are no sources. Raises Clash.
+
+    *refusal* says why a file in a folder is not a document, and is None for a document. What is named is always tried.
+    """
     skip = _real(out) if out else None
     found: dict[Path, Source] = {}
     for path in paths:
         if await _is_twin(path, shelf):
             continue  # a pattern of the shell names twins, too
         if path.is_dir():
-            async for source in _walk(path, path, shelf, is_document, out, skip, recursive=recursive):
+            async for source in _walk(path, path, shelf, refusal, out, skip, recursive=recursive):
                 found.setdefault(source.path.resolve(), source)
         else:
-            found[path.resolve()] = Source(path, out or path.parent, is_named=True)
+            found[path.resolve()] = Source(path, out or path.parent)
     _check_targets(found.values())
     return list(found.values())
 
@@ -159,11 +169,11 @@ class Converter:
     @property
     def fingerprint(self) -> str:
         """Of everything but the source that decides the result."""
-        options = msgspec.json.encode(self.options.of_engine(), order="sorted").decode()
+        options = msgspec.json.encode(self.options.of_twin(), order="sorted").decode()
         return sha256("\n".join((self.engine.name, self.engine.version, options)).encode()).hexdigest()
 
     async def look(self, source: Source) -> Look:
-        if not source.is_document:
+        if source.refusal:
             return Look("unsupported")
         stamp = _stamp(source.path)
         digest = await asyncio.to_thread(_digest, source.path)
@@ -187,10 +197,10 @@ class Converter:
             try:
                 look = await self.look(source)
             except OSError as error:
-                yield Outcome(source, "failed", error=_unreadable(error))
+                yield Outcome(source, "failed", error=_unreadable(source, error))
             else:
                 state: State = "converted" if look.reason in TO_DO else _untouched(look)
-                yield Outcome(source, state, look.reason, look.twin)
+                yield Outcome(source, state, look.reason, look.twin, error=_objection(source, look))
 
     async def convert(self, sources: Iterable[Source], report: Report) -> AsyncGenerator[Outcome, None]:
         """An outcome per source, as they finish. When this is closed, what it started has ended."""
@@ -215,8 +225,7 @@ class Converter:
         try:
             look = await self.look(source)
             if look.reason not in TO_DO:
-                drift = Conflict("twin_drift", path=look.edited) if look.edited else None
-                return Outcome(source, _untouched(look), look.reason, look.twin, error=drift)
+                return Outcome(source, _untouched(look), look.reason, look.twin, error=_objection(source, look))
             report(source, 0, None)
             parsed, path = await self._write(source, look, report)
             return Outcome(
@@ -229,10 +238,10 @@ class Converter:
                 perf_counter() - began,
             )
         except DocmillError as error:
-            state: State = "kept" if error.code == "twin_drift" else "failed"
+            state = STATES_BY_CODE.get(error.code, "failed")
             return Outcome(source, state, seconds=perf_counter() - began, error=error)
         except OSError as error:
-            return Outcome(source, "failed", seconds=perf_counter() - began, error=_unreadable(error))
+            return Outcome(source, "failed", seconds=perf_counter() - began, error=_unreadable(source, error))
 
     async def _write(self, source: Source, look: Look, report: Report) -> tuple[Parsed, Path]:
         attempt = uuid4()
@@ -252,11 +261,13 @@ class Converter:
                 generated_at=datetime.now(UTC),
                 language=self.options.language,
                 fingerprint=self.fingerprint,
+                page_files=self.options.page_files,
             )
             assets = {file.asset: folder / "assets" / file.asset for file in twin.files if file.asset}
             source.target.mkdir(parents=True, exist_ok=True)
             placed = await self.shelf.write(source.target, twin, assets, force=self.options.force)
-        return parsed, Path(placed.path)
+        # As the caller spelled the folder: the shelf knows its real path.
+        return parsed, source.target / Path(placed.path).relative_to(source.target.resolve())
 
 
 async def _is_twin(path: Path, shelf: Shelf) -> bool:
@@ -267,7 +278,7 @@ async def _walk(
     folder: Path,
     root: Path,
     shelf: Shelf,
-    is_document: Callable[[Path], bool],
+    refusal: Callable[[Path], DocmillError | None],
     out: Path | None,
     skip: Path | None,
     *,
@@ -290,10 +301,10 @@ async def _walk(
             if path.resolve() != skip:
                 inner.append(path)
         elif entry.is_file():
-            yield Source(path, target, is_document=await asyncio.to_thread(is_document, path))
+            yield Source(path, target, await asyncio.to_thread(refusal, path))
     if recursive:
         for path in inner:
-            async for source in _walk(path, root, shelf, is_document, out, skip, recursive=True):
+            async for source in _walk(path, root, shelf, refusal, out, skip, recursive=True):
                 yield source
 
 
@@ -309,15 +320,22 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _check_targets(sources: Iterable[Source]) -> None:
     taken: dict[tuple[Path, str], Path] = {}
     for source in sources:
-        if source.is_document:
+        if source.refusal is None:
             other = taken.setdefault((source.target.resolve(), source.path.name), source.path)
             if other != source.path:
                 raise Clash(other, source.path)
 
 
 def _untouched(look: Look) -> State:
-    states: dict[Reason, State] = {"current": "current", "edited": "kept", "unsupported": "skipped"}
+    states: dict[Reason, State] = {"current": "current", "edited": "kept", "unsupported": "unsupported"}
     return states[look.reason]
+
+
+def _objection(source: Source, look: Look) -> DocmillError | None:
+    """Why a source is not converted, unless its twin is current."""
+    if look.reason == "unsupported":
+        return source.refusal
+    return Conflict("twin_drift", path=look.edited) if look.edited else None
 
 
 def _edited(folder: Path, manifest: Manifest) -> Path | None:
@@ -337,8 +355,11 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _unreadable(error: OSError) -> StageFailed:
-    return StageFailed("stage_failed", why=f"{error.strerror or type(error).__name__}: {error.filename}")
+def _unreadable(source: Source, error: OSError) -> StageFailed:
+    why = error.strerror or type(error).__name__
+    # Each outcome names its source already.
+    is_named = error.filename is None or Path(os.fsdecode(error.filename)) == source.path
+    return StageFailed("stage_failed", why=why if is_named else f"{why}: {error.filename}")
 
 
 @contextmanager

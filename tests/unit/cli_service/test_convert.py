@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docmill.adapters.libraries.disk import DiskLibrary
-from docmill.cli.convert import is_document
+from docmill.cli.unsupported import refusal
 from docmill.core.errors import DocumentError
 from docmill.core.parsed import Page, Parsed
 from docmill.ports import PageReport, Work
@@ -19,7 +19,7 @@ from docmill.work.convert import Clash, Converter, Options, Outcome, Source, fin
 
 @dataclass
 class Typist:
-    """An engine: a text's words become its page. `slow.txt` never ends, `bad.txt` is refused."""
+    """An engine: a text becomes pages, cut at form feeds. `slow.txt` never ends, `bad.txt` is refused."""
 
     version: str = "1"
     name: str = "typist"
@@ -36,7 +36,8 @@ class Typist:
             if work.filename == "bad.txt":
                 raise DocumentError("document_encrypted")
             report(1, 1)
-            return Parsed(self.name, "text/plain", (Page(0, work.source.read_text()),), language="en")
+            pages = tuple(Page(index, text) for index, text in enumerate(work.source.read_text().split("\f")))
+            return Parsed(self.name, "text/plain", pages, language="en")
         finally:
             self.running.discard(work.filename)
 
@@ -59,7 +60,7 @@ def engine() -> Typist:
 
 async def run(folder: Path, engine: Typist, out: Path | None = None, jobs: int = 2, **options: object) -> list[Outcome]:
     library = DiskLibrary()
-    sources = await find([folder], library, is_document, out=out)
+    sources = await find([folder], library, refusal, out=out)
     worker = Converter(engine, library, folder.parent / "scratch", Options(**options), jobs)  # type: ignore[arg-type]
     async with aclosing(worker.convert(sources, lambda *_: None)) as outcomes:
         return sorted([one async for one in outcomes], key=lambda one: one.source.path)
@@ -72,6 +73,10 @@ def twins(folder: Path) -> list[str]:
 def names_in(folder: Path) -> list[Path]:
     """What a `*` of the shell would name, and more."""
     return sorted(folder.iterdir())
+
+
+def code_of(outcome: Outcome) -> str | None:
+    return outcome.error.code if outcome.error else None
 
 
 def states(outcomes: list[Outcome]) -> dict[str, tuple[str, str | None]]:
@@ -99,6 +104,30 @@ async def test_only_what_changed_is_converted_again(folder: Path, engine: Typist
 
     assert ("converted", "changed") == states(await run(folder, engine))["a.txt"]
     assert "another one" in (folder / "_a.txt" / "a.md").read_text()
+
+
+async def test_page_files_are_written_when_asked_for_and_go_when_not(folder: Path, engine: Typist) -> None:
+    (folder / "a.txt").write_text("one\ftwo")
+    twin = folder / "_a.txt"
+
+    await run(folder, engine)
+    without = sorted(path.name for path in twin.glob("*.md"))
+    asked = await run(folder, engine, page_files=True)
+    with_files = sorted(path.name for path in twin.glob("*.md"))
+    back = await run(folder, engine)
+
+    assert ["a.md"] == without == sorted(path.name for path in twin.glob("*.md"))
+    assert ["a.md", "page_001.md", "page_002.md"] == with_files
+    assert ("converted", "outdated") == states(asked)["a.txt"] == states(back)["a.txt"]
+
+
+async def test_a_twin_is_named_as_its_folder_was(folder: Path, engine: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+
+    twins = {str(one.twin) for one in await run(Path("docs"), engine)}
+
+    assert {"docs/_a.txt/a.md", "docs/_b.txt/b.md", "docs/inner/_c.txt/c.md"} == twins
+    assert twins == {str(one.twin) for one in await run(Path("docs"), engine)}
 
 
 @pytest.mark.parametrize("change", [{"page_images": True}, {"ocr": "always"}, {"language": "en"}])
@@ -175,7 +204,7 @@ async def test_an_output_folder_inside_is_not_a_source(folder: Path, engine: Typ
 async def test_twins_are_no_sources_even_when_they_are_named(folder: Path, engine: Typist, layout: str) -> None:
     await run(folder, engine, layout=layout)
 
-    everything = await find(names_in(folder), DiskLibrary(), is_document)
+    everything = await find(names_in(folder), DiskLibrary(), refusal)
 
     names = {source.path.name for source in everything}
     assert {"a.txt", "b.txt", "c.txt", ".hidden.txt"} == names
@@ -186,25 +215,29 @@ async def test_links_lead_to_no_loop_and_unreadable_names_to_no_crash(folder: Pa
     (folder / "dangling.pdf").symlink_to(folder / "nowhere")
     (folder / "linked.txt").symlink_to(folder / "a.txt")
 
-    found = await find([folder, folder / "a.txt"], DiskLibrary(), is_document)
+    found = await find([folder, folder / "a.txt"], DiskLibrary(), refusal)
 
     assert ["a.txt", "b.txt", "c.txt"] == [source.path.name for source in found]
 
 
 async def test_flat_stays_flat(folder: Path) -> None:
-    found = await find([folder], DiskLibrary(), is_document, recursive=False)
+    found = await find([folder], DiskLibrary(), refusal, recursive=False)
 
     assert ["a.txt", "b.txt"] == [source.path.name for source in found]
 
 
-async def test_what_is_no_document_is_skipped_in_a_folder_and_tried_when_named(folder: Path, engine: Typist) -> None:
+async def test_what_is_no_document_is_unsupported_in_a_folder_and_tried_when_named(
+    folder: Path, engine: Typist
+) -> None:
     (folder / "program.py").write_text("print('hello')")
     (folder / "noise").write_bytes(bytes(range(256)))
 
-    assert ("skipped", "unsupported") == states(await run(folder, engine))["program.py"]
-    assert ("skipped", "unsupported") == states(await run(folder, engine))["noise"]
-    [named] = await find([folder / "program.py"], DiskLibrary(), is_document)
-    assert named.is_document
+    found = {one.source.path.name: one for one in await run(folder, engine)}
+
+    assert ("unsupported", "document_unsupported") == (found["program.py"].state, code_of(found["program.py"]))
+    assert ("unsupported", "document_unsupported") == (found["noise"].state, code_of(found["noise"]))
+    [named] = await find([folder / "program.py"], DiskLibrary(), refusal)
+    assert named.refusal is None
 
 
 async def test_two_sources_with_one_twin_are_told_before_anything_is_written(folder: Path, tmp_path: Path) -> None:
@@ -213,7 +246,7 @@ async def test_two_sources_with_one_twin_are_told_before_anything_is_written(fol
     (other / "a.txt").write_text("I am somebody else")
 
     with pytest.raises(Clash):
-        await find([folder, other], DiskLibrary(), is_document, out=tmp_path / "out")
+        await find([folder, other], DiskLibrary(), refusal, out=tmp_path / "out")
 
 
 async def test_the_plan_says_why_and_writes_nothing(folder: Path, engine: Typist) -> None:
@@ -224,7 +257,7 @@ async def test_the_plan_says_why_and_writes_nothing(folder: Path, engine: Typist
     library = DiskLibrary()
     worker = Converter(engine, library, folder.parent / "scratch")
 
-    plan = [one async for one in worker.plan(await find([folder], library, is_document))]
+    plan = [one async for one in worker.plan(await find([folder], library, refusal))]
 
     reasons = {one.source.path.name: one.reason for one in plan}
     expected = {"a.txt": "current", "b.txt": "changed", "d.txt": "new", "x.py": "unsupported", "c.txt": "current"}
@@ -245,7 +278,7 @@ async def test_closing_ends_what_was_started(folder: Path, engine: Typist) -> No
     (folder / "slow.txt").write_text("...")
     library = DiskLibrary()
     worker = Converter(engine, library, folder.parent / "scratch", jobs=8)
-    sources = await find([folder], library, is_document)
+    sources = await find([folder], library, refusal)
 
     async with aclosing(worker.convert(sources, lambda *_: None)) as outcomes:
         seen = [await anext(outcomes) for _ in range(3)]

@@ -41,6 +41,7 @@ def test_events_in_a_few_words() -> None:
     assert "page 3 of 12" == event("progress", pages_done=3, pages_total=12, progress=20)
     assert "3 pages" == event("progress", pages_done=3, pages_total=None)
     assert "progress" == event("progress", pages_done=None, pages_total=None)
+    assert "page 3 of 12" == event("progress", progress=20, phase="extract_text", message="page 3 of 12")
     assert "parse started" == event("started", stage="parse")
     assert "failed: parse_timeout" == event("failed", code="parse_timeout")
     assert "parse succeeded" == event("stage_succeeded", stage="parse")

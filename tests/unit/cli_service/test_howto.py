@@ -2,20 +2,25 @@
 
 A ```console block is run if it starts with `$ docmill`; one that is marked `console service` needs a service, which is
 started for its page and answers in place of http://127.0.0.1:8321; `console service model` needs a language model, too,
-and `console service receiver` the page's own receiver.py, which runs in place of port 9000.
+`console service receiver` the page's own receiver.py, which runs in place of port 9000, and `console service worker`
+its worker.py in place of port 9100. Settings of the service are in the page's docmill.toml.
 `…` stands for anything: within a line for a part of it, alone for any lines. Blocks that would never end, or name what
 is not there, are marked by SHOWN below.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -23,10 +28,10 @@ import pytest
 from support.model_peer import ModelPeer
 from support.servers.debian import ensure
 from support.servers.process import free_ports
-from support.waiting import read_line
+from support.waiting import read_line, wait_until
 
 ROOT = Path(__file__).parents[3]
-ELSEWHERE = ("external-workers.md", "write-a-worker.md", "twins-on-onedrive.md", "go-distributed.md")
+ELSEWHERE = ("external-workers.md", "twins-on-onedrive.md", "go-distributed.md")
 """Pages that need more than a service; the tests of those parts execute them."""
 PAGES = (
     "README.md",
@@ -50,14 +55,16 @@ def test_the_page_shows_what_the_commands_print(name: str, tmp_path: Path) -> No
     page = (ROOT / name).read_text("utf-8")
     if "$ curl" in page:
         ensure("curl")
-    [port] = free_ports(1)
+    port, worker_port = free_ports(2)
     page = page.replace(":9000", f":{port}").replace(", 9000)", f", {port})")
+    page = page.replace(":9100", f":{worker_port}").replace("port=9100", f"port={worker_port}")
     lay_out(page, tmp_path)
     shown = [step for block in blocks(page) for step in steps(block)]
 
     with (
         model(wanted="```console service model" in page) as settings,
         receiver(tmp_path, port, wanted="```console service receiver" in page) as hooks,
+        worker(tmp_path, worker_port, wanted="```console service worker" in page),
         service(tmp_path, wanted="```console service" in page, **settings, **hooks) as address,
     ):
         printed = run([command.replace(ADDRESS, address) for command, _ in shown], tmp_path, address)
@@ -73,6 +80,28 @@ def test_every_link_leads_somewhere(name: str) -> None:
     page = (ROOT / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page):
         assert target.startswith("https://") or ((ROOT / name).parent / target).exists(), target
+
+
+def imported(source: str) -> set[str]:
+    modules = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [
+        name
+        for node in modules
+        for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    ]
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("name", ["docs/howto/webhooks.md", "docs/howto/write-a-worker.md"])
+def test_programs_on_the_page_need_no_more_than_docmill_brings(name: str) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    programs = [body for language, info, body in FENCE.findall(page) if language == "python" and "file=" in info]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    brought = {re.split(r"[^\w-]", one)[0] for one in project["dependencies"]}
+
+    assert programs
+    for module in set().union(*map(imported, programs)) - {"docmill"}:
+        assert brought & set(packages_distributions()[module]), module
 
 
 def lay_out(page: str, folder: Path) -> None:
@@ -107,7 +136,8 @@ def inside(line: str) -> str:
 
 
 def run(commands: list[str], folder: Path, address: str) -> list[str]:
-    script = "".join(f"{command}\nprintf '%s\\n' '{MARK}'\n" for command in commands)
+    # One shell runs them all, and `echo $?` sees the command before it.
+    script = "".join(f"{command}\n__status=$?; printf '%s\\n' '{MARK}'; (exit $__status)\n" for command in commands)
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
@@ -146,6 +176,29 @@ def receiver(folder: Path, port: int, *, wanted: bool) -> Iterator[dict[str, str
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+@contextmanager
+def worker(folder: Path, port: int, *, wanted: bool) -> Iterator[None]:
+    """The external worker that a page shows, with the key that its settings name."""
+    if not wanted:
+        yield
+        return
+    [settings] = tomllib.loads((folder / "docmill.toml").read_text())["workers"].values()
+    env = {**os.environ, "WORKER_KEY": settings["api_key"]}
+    with (folder / "worker.log").open("w") as log:
+        process = subprocess.Popen([sys.executable, "worker.py"], cwd=folder, stdout=log, stderr=log, env=env)
+    try:
+        wait_until(lambda: is_listening(port))
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

@@ -30,6 +30,6 @@ async def show(console: Console, visit: Visit) -> Response:
         engines=sorted(ports.engines | ports.workers),
         tasks=recent.tasks,
         total=recent.total,
-        project_id=visit.number("project") or 1,
+        project_id=visit.number("project") or 0,
         limit=ports.limits.upload_bytes,
     )

@@ -92,7 +92,7 @@ def _operation(path: str, method: str, given: dict[str, Any], origin: str) -> Op
 def _curl(path: str, method: str, content: dict[str, Any], origin: str) -> str:
     parts = ["curl"] + ([f"-X {method.upper()}"] if method != "get" else [])
     if "multipart/form-data" in content:
-        parts = ["curl", "-F project_id=1", "-F file=@report.pdf"]
+        parts = ["curl", "-F project_id=0", "-F file=@report.pdf"]
     elif "application/json" in content:
         parts += ["-H 'Content-Type: application/json'", "-d '{…}'"]
     return " ".join([*parts, f"'{origin}{path}'"])
