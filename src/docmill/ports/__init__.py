@@ -40,8 +40,8 @@ from docmill.ports.ledger import (
 from docmill.ports.models import Answered, Captioner, Extractor, Picture, Question
 from docmill.ports.records import (
     ApiKey,
+    BackupDatabase,
     Edit,
-    Inventory,
     KeyRing,
     Pointer,
     Pointers,
@@ -58,6 +58,7 @@ from docmill.ports.webhooks import NoticeFilter, Outbox, Poster, Sending, Webhoo
 __all__ = [
     "Answered",
     "ApiKey",
+    "BackupDatabase",
     "Captioner",
     "Deferred",
     "Delivery",
@@ -72,7 +73,6 @@ __all__ = [
     "Fetcher",
     "Filter",
     "Heard",
-    "Inventory",
     "JobFilter",
     "JobLine",
     "JobListing",
