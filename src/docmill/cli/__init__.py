@@ -40,8 +40,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("docmill.cli.doctor:doctor", "Look for what would keep docmill from working."),
         "keys": ("docmill.cli.keys:keys", "Create, list and revoke API keys."),
         "db": ("docmill.cli.db:db", "Check and upgrade the database."),
-        "export": ("docmill.cli.moving:export_all", "Write everything into one archive: to back it up or move it."),
-        "import": ("docmill.cli.moving:import_all", "Take everything from an archive that is not here yet."),
+        "backup": ("docmill.cli.backup:write_backup", "Write everything into one archive."),
+        "restore": ("docmill.cli.backup:restore_backup", "Restore an archive into an empty deployment."),
         "onedrive": ("docmill.cli.onedrive:onedrive", "Let docmill write twins to OneDrive."),
     },
     "Look up": {

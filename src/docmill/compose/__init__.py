@@ -3,7 +3,17 @@
 This is the only place that asks which world we are in.
 """
 
-from docmill.compose.binding import key_ring, log_sandbox, moving, opened, pointers, sharing, tracer, webhooks, working
+from docmill.compose.binding import (
+    backup_ports,
+    key_ring,
+    log_sandbox,
+    opened,
+    pointers,
+    sharing,
+    tracer,
+    webhooks,
+    working,
+)
 from docmill.compose.engines import captioner, external_workers, extractor, foresee, local_engine, provider_engine
 from docmill.compose.keeping import onedrive_tokens, open_database, open_store
 from docmill.compose.serving import (
@@ -23,6 +33,7 @@ __all__ = [
     "add_console",
     "address",
     "authenticator",
+    "backup_ports",
     "callback_options",
     "captioner",
     "connection_limits",
@@ -33,7 +44,6 @@ __all__ = [
     "listen",
     "local_engine",
     "log_sandbox",
-    "moving",
     "onedrive_tokens",
     "open_database",
     "open_store",

@@ -47,8 +47,8 @@ from docmill.compose.keeping import (
 from docmill.core.errors import Invalid
 from docmill.core.retention import Retention
 from docmill.ports import (
+    BackupDatabase,
     Engine,
-    Inventory,
     KeyRing,
     Ledger,
     Limiter,
@@ -332,15 +332,14 @@ async def key_ring(settings: Settings) -> AsyncIterator[KeyRing]:
 
 
 @asynccontextmanager
-async def moving(settings: Settings) -> AsyncIterator[tuple[Inventory, Store]]:
-    """Everything in the database and in the store: to export or import it, while the service runs or not."""
-    from docmill.adapters.sql.inventory import SqlInventory
+async def backup_ports(settings: Settings) -> AsyncIterator[tuple[BackupDatabase, Store]]:
+    """Database and store of the whole deployment, while the service runs or not. No migration is applied here: a
+    restore begins with the schema of its archive."""
+    from docmill.adapters.sql.backup import SqlBackup
 
     async with AsyncExitStack() as stack:
         database = open_database(settings)
         stack.push_async_callback(database.close)
-        await migrate(database)
-        await SqlRules(database).default()
         store = open_store(settings)
         stack.push_async_callback(store.close)
-        yield SqlInventory(database), store
+        yield SqlBackup(database), store

@@ -184,7 +184,7 @@ SENTENCES: dict[str, str] = {
     "storage_unavailable": "The object store does not answer. Try again in a moment.",
     "database_newer": "The database was written by a newer docmill ({found} > {known}). Upgrade docmill.",
     "backup_damaged": "The archive is damaged: {why}. Nothing was changed.",
-    "backup_conflict": "A part of it is here already as a part of something else: {what}.",
+    "restore_not_empty": "A backup is restored into an empty deployment, and this one has rows in {table}.",
     "backup_unknown": "The archive is not one that this docmill can read: {why}.",
     "migration_changed": "Migration {name} differs from the one that was applied.",
     "data_locked": "Another docmill uses the data folder {folder}.",

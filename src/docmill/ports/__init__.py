@@ -39,8 +39,8 @@ from docmill.ports.ledger import (
 from docmill.ports.models import Answered, Captioner, Extractor, Picture, Question
 from docmill.ports.records import (
     ApiKey,
+    BackupDatabase,
     Edit,
-    Inventory,
     KeyRing,
     Pointer,
     Pointers,
@@ -57,6 +57,7 @@ from docmill.ports.webhooks import NoticeFilter, Outbox, Poster, Sending, Webhoo
 __all__ = [
     "Answered",
     "ApiKey",
+    "BackupDatabase",
     "Captioner",
     "Deferred",
     "Delivery",
@@ -70,7 +71,6 @@ __all__ = [
     "Fetched",
     "Fetcher",
     "Filter",
-    "Inventory",
     "JobFilter",
     "JobLine",
     "JobListing",

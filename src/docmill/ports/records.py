@@ -1,19 +1,15 @@
-"""What is kept in rows besides tasks: rules, tables, documents, keys; and all of it at once, to move it."""
+"""What is kept in rows besides tasks: rules, tables, documents, keys; and all rows at once, for a backup."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from docmill.contracts import Asset, NormalizedDocument
 from docmill.core.access import Owner, Principal
 from docmill.core.rules import Draft, Rule
-
-if TYPE_CHECKING:
-    # Only who moves everything needs them, and they take a while to be built.
-    from docmill.core.moving import Record, RuleRecord, TableRecord, TaskRecord
 
 
 class RuleBook(Protocol):
@@ -191,47 +187,32 @@ class Pointers(Protocol):
     async def known_documents(self, ids: Sequence[str]) -> set[str]: ...
 
 
-class Inventory(Protocol):
-    """Everything in the database, of all tenants, as records that another deployment can take."""
+class BackupDatabase(Protocol):
+    """All rows of all tenants, for a backup of the whole deployment."""
 
-    async def identity(self) -> str:
-        """Who this deployment is: the same answer for as long as its database lives."""
-        ...
+    async def read_rows(
+        self, sink: Callable[[str, Sequence[str], Sequence[Sequence[Any]]], None]
+    ) -> tuple[int, dict[str, int]]:
+        """Pass every table's name, columns and rows to *sink*, page by page, from one snapshot.
 
-    def records(self, kind: str) -> AsyncIterator[Record]:
-        """In a stable order; of tasks those that have ended. Each record is consistent in itself."""
-        ...
-
-    async def unfinished(self) -> set[int]:
-        """Tasks that have not ended."""
-        ...
-
-    async def reserve(self, highest: Mapping[str, int], *, keep: bool = True) -> dict[str, int]:
-        """By kind: new things get numbers above this one from now on. The last numbers that were given out before.
-
-        Without *keep* nothing is written.
+        Returns the schema's number, and the last number that each numbered table gave out.
         """
         ...
 
-    async def number(
-        self, origin: str, record: RuleRecord | TableRecord | TaskRecord, *, floor: int, keep: bool = True
-    ) -> int | None:
-        """The number that the record of *origin* has here, or gets: its own if that was never given out (the last one
-        was *floor*), else a new one.
+    async def prepare_restore(self, schema: int, columns: Mapping[str, Sequence[str]]) -> None:
+        """Create the tables as they were in *schema*. Conflict("restore_not_empty") if there is anything in them."""
+        ...
 
-        Asked again, the answer is the same. Without *keep* nothing is written, and None stands for a new one.
+    async def insert_rows(
+        self,
+        columns: Mapping[str, Sequence[str]],
+        rows: Callable[[str], Iterator[list[Any]]],
+        sequences: Mapping[str, int],
+        *,
+        buckets: tuple[str, str],
+    ) -> None:
+        """Insert the rows of every table in one transaction, then bring the schema up to date.
+
+        *buckets*: addresses of stored blobs change from the first one to the second one.
         """
-        ...
-
-    def check(self, record: Record) -> None:
-        """Invalid("backup_damaged") for a record that could not be read again once it was taken."""
-        ...
-
-    async def has(self, record: Record) -> bool:
-        """Conflict("document_exists") if it is here with other content."""
-        ...
-
-    async def take(self, record: Record) -> bool:
-        """Write a record whole, or leave what is there as it is: False. Raises like `has`, and Conflict if one of its
-        parts belongs to something else."""
         ...

@@ -160,7 +160,7 @@ class SqlDocuments:
 
     async def get(self, tenant: str, document_id: UUID, version: str | None = None) -> NormalizedDocument | None:
         found = await self._database.read(_get(tenant, str(document_id), version), tenant=tenant, snapshot=True)
-        return None if found is None else _document(found[1], found[2])
+        return None if found is None else join_document(found[1], found[2])
 
     async def versions(self, tenant: str, document_id: UUID) -> list[NormalizedDocument]:
         def op() -> Op[tuple[list[Row], list[Row]]]:
@@ -368,7 +368,7 @@ def _joined(body: str, assets: Iterable[str]) -> str:
     return f'{body[:-1]},"assets":[{",".join(assets)}]}}'
 
 
-def _document(body: str, assets: Iterable[str]) -> NormalizedDocument:
+def join_document(body: str, assets: Iterable[str]) -> NormalizedDocument:
     document: NormalizedDocument = _stored("document", _joined(body, assets))
     return document
 
@@ -376,7 +376,7 @@ def _document(body: str, assets: Iterable[str]) -> NormalizedDocument:
 def _documents(rows: Sequence[Row], assets: Sequence[Row]) -> list[NormalizedDocument]:
     """Rows begin with document id and version, and so do the assets', which come grouped by both."""
     by_version = {key: [row[2] for row in group] for key, group in groupby(assets, key=lambda row: (row[0], row[1]))}
-    return [_document(row[2], by_version.get((row[0], row[1]), ())) for row in rows]
+    return [join_document(row[2], by_version.get((row[0], row[1]), ())) for row in rows]
 
 
 def _asset(body: str) -> Asset:

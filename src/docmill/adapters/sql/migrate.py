@@ -62,18 +62,22 @@ def known() -> list[Migration]:
     return [Migration(int(name.partition("_")[0]), name, text) for name, text in found]
 
 
-async def migrate(database: Database) -> list[str]:
-    """Bring the database to the newest schema; the names of what was applied."""
+def newest_known() -> int:
+    return max(migration.number for migration in known())
+
+
+async def migrate(database: Database, *, until: int | None = None) -> list[str]:
+    """Bring the database to the newest schema, or to that of the migration *until*; the names of what was applied."""
     applied = []
-    while name := await _next(database):
+    while name := await _next(database, until):
         applied.append(name)
     return applied
 
 
-async def _next(database: Database) -> str | None:
+async def _next(database: Database, until: int | None) -> str | None:
     for attempt in range(TRIES):
         try:
-            return await database.write(_apply_first(database.dialect, known()), statement_s=STATEMENT_S)
+            return await database.write(_apply_first(database.dialect, known(), until), statement_s=STATEMENT_S)
         except Unavailable as error:
             if error.code != "database_busy" or attempt == TRIES - 1:
                 raise
@@ -113,9 +117,9 @@ def _not_applied(migrations: list[Migration]) -> Op[list[Migration]]:
     return [migration for migration in migrations if migration.number not in applied]
 
 
-def _apply_first(dialect: str, migrations: list[Migration]) -> Op[str | None]:
+def _apply_first(dialect: str, migrations: list[Migration], until: int | None) -> Op[str | None]:
     missing = yield from _missing(dialect, migrations)
-    if not missing:
+    if not missing or (until is not None and missing[0].number > until):
         return None
     migration = missing[0]
     for sql in fill(migration.text, dialect).split(";\n") if migration.is_for(dialect) else ():
