@@ -91,8 +91,12 @@ NO_ID = {
     "/api/v1/objects/{token}",
     "/api/v4/uploads/{token}",
     "/api/v4/results/{token}.zip",
+    "/docs/codes/{code}",
+    "/api/external/jobs/{job_id}",
+    "/api/v1/tasks/{job_id}/callback",
 }
-"""A project is only a number, a contract is everybody's, and a signed link says itself who may."""
+"""A project is only a number, contracts and codes are everybody's, and a signed link says itself who may. Callbacks,
+of which the first shares its path with a route of the matrix, take the token of their job and no credential."""
 POWERFUL: dict[str, list[str]] = {
     "acme/admin": ["--admin"],
     "beta/admin": ["--admin"],
@@ -242,6 +246,7 @@ def test_the_matrix_has_every_route_with_an_id(house: House) -> None:
     paths = house.etl("acme/alice").http.get("/openapi.json").json()["paths"]
     operations = {(method.upper(), path) for path in paths for method in paths[path] if "{" in path}
     covered = {(method, path) for method, path, _ in ROUTES + TENANT_ROUTES}
+    assert ("GET", "/api/external/jobs/{job_id}") in covered
     assert set() == {one for one in operations - covered if one[1] not in NO_ID}, "put the new route into the matrix"
 
 
@@ -423,14 +428,18 @@ def token(secret: str = JWT_SECRET, algorithm: str = "HS256", **claims: Any) -> 
 def test_without_a_credential_every_route_is_401(house: House, goods: Goods) -> None:
     with house.service.client() as client:
         paths = client.get("/openapi.json").json()["paths"]
-        open_to_all = {"/health", "/ready", "/livez", "/readyz", "/metrics"}
+        open_to_all = {"/health", "/ready", "/livez", "/readyz", "/metrics", "/docs/codes/{code}"}
         for path, operations in paths.items():
             for method in operations:
                 ids = {**goods.ids, "project_id": 1, "kind": "document", "token": "junk"}
+                ids["code"] = "task_not_found"
                 body = {} if method in ("get", "delete") else {"json": {}}
                 answer = client.request(method, path.format(**ids), **body)
                 if "{token}" in path:
                     assert answer.status_code in (403, 404)
+                    continue
+                if operations[method]["operationId"].startswith("report_"):
+                    assert answer.status_code in (401, 403, 404), "a callback needs the token of its job"
                     continue
                 expected = 200 if path in open_to_all else 401
                 assert expected == answer.status_code, (method, path, answer.text)
