@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Self
 SUPERVISOR = Path(__file__).with_name("supervise.py")
 LOG_TAIL_LINES = 25
 PORT_TRIES = 5
+FIRST_PORT = 12_000
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ServiceFailed(Exception):
@@ -218,14 +220,26 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as found:
-        return int(found.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that the kernel gives to outgoing connections: until the server takes
+    its port, no connection of another test can."""
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        held: list[socket.socket] = []
+        while len(held) < count:
+            port = FIRST_PORT + secrets.randbelow(_first_outgoing_port() - FIRST_PORT)
+            with contextlib.suppress(OSError):
+                held.append(stack.enter_context(socket.create_server(("127.0.0.1", port))))
         return [int(found.getsockname()[1]) for found in held]
+
+
+def _first_outgoing_port() -> int:
+    try:
+        return max(int(PORT_RANGE.read_text().split()[0]), FIRST_PORT + 2_000)
+    except (OSError, ValueError, IndexError):
+        return 32_768
 
 
 def can_be_entered_by_all(path: Path) -> bool:

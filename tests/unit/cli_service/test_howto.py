@@ -145,7 +145,7 @@ def run(commands: list[str], folder: Path, address: str) -> list[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     # What curl prints has no newline at its end.
