@@ -78,7 +78,7 @@ def test_a_pdf_is_one_although_its_head_is_hurt(tmp_path: Path, data: bytes) -> 
         ((PROSE + OBJECTS[:48]) * 9 + XREF, "", sniff.TEXT),
         (PROSE * 9 + OBJECTS[:96] + XREF, "x.txt", sniff.TEXT),
         (OBJECTS, "x.txt", sniff.TEXT),
-        (b"%PDF output of this paper\n\\documentclass{article}\n", "", sniff.TEXT),
+        (b"%PDF output of this paper\n\\documentclass{article}\n", "", sniff.LATEX),
         (b"type,begins with\npdf,%PDF-1.7\npng,PNG\ngif,GIF\n", "", sniff.CSV),
         (b"<!DOCTYPE html><p>It begins with %PDF-1.7</p>", "", sniff.HTML),
         (MAIL.replace(b"body", b"It begins with\r\n%PDF-1.7"), "x.eml", sniff.EML),
