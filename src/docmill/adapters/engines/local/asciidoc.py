@@ -9,6 +9,9 @@ from .records import block
 
 Lines = list[str]
 
+MAX_DEPTH = 12
+"""Blocks in blocks; what is deeper stays as it is."""
+
 ADOC_HEADING = re.compile(r"(={1,6}) +(\S.*?)(?: +=+)?\s*$")
 ADOC_ATTRIBUTE = re.compile(r":[\w-]{1,60}!?:(?: .*)?$")
 ADOC_BLOCK = re.compile(r"\[([^\]\n]{0,300})\]\s*$")
@@ -28,13 +31,17 @@ ADOC_XREF = re.compile(r"<<([^<>,\n]{1,200})(?:, *([^<>\n]{1,300}))?>>")
 ADOC_NOTE = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION): +(.*)$")
 
 
-def asciidoc(text: str) -> str:
+def asciidoc(text: str, depth: int = 0) -> str:
+    if depth > MAX_DEPTH:
+        return text
     lines, out, at = text.split("\n"), [], 0
     language = ""
     while at < len(lines):
         line = lines[at].rstrip()
         at += 1
-        if line.startswith("////"):
+        if not line:
+            out.append("")
+        elif line.startswith("////"):
             while at < len(lines) and not lines[at].startswith("////"):
                 at += 1
             at += 1
@@ -54,7 +61,7 @@ def asciidoc(text: str) -> str:
                 body.append(lines[at])
                 at += 1
             at += 1
-            out += ["", adoc_block(ADOC_FENCES.get(line) or ADOC_FENCES[line[:4]], body, language), ""]
+            out += ["", adoc_block(ADOC_FENCES.get(line) or ADOC_FENCES[line[:4]], body, language, depth), ""]
             language = ""
         elif found := ADOC_LIST.match(line):
             depth = len(found[1]) - 1 if found[1] != "-" else 0
@@ -70,10 +77,10 @@ def asciidoc(text: str) -> str:
     return "\n".join(out)
 
 
-def adoc_block(kind: str, body: Lines, language: str) -> str:
+def adoc_block(kind: str, body: Lines, language: str, depth: int) -> str:
     if kind == "code":
         return block("\n".join(body), language if re.fullmatch(r"[\w+-]{1,30}", language) else "")
-    inner = asciidoc("\n".join(body)).strip()
+    inner = asciidoc("\n".join(body), depth + 1).strip()
     return "\n".join(f"> {line}".rstrip() for line in inner.split("\n")) if kind == "quote" else inner
 
 

@@ -57,6 +57,7 @@ def latex(text: str) -> str:
     end = body.find("\\end{document}")
     body = body[:end] if end >= 0 else body
     at, lists = 0, 0
+    unended: set[str] = set()
     for found in TEX_ENVIRONMENT.finditer(body):
         if found.start() < at:
             continue
@@ -66,7 +67,10 @@ def latex(text: str) -> str:
         if found[1] == "end":
             lists -= name in ("itemize", "enumerate", "description") and lists > 0
             continue
-        stop = body.find(f"\\end{{{found[2]}}}", at)
+        # An end that is missing is looked for once: otherwise many beginnings take quadratic time.
+        stop = -1 if found[2] in unended else body.find(f"\\end{{{found[2]}}}", at)
+        if stop < 0:
+            unended.add(found[2])
         if name in TEX_VERBATIM and stop >= 0:
             out += ["", block(body[at:stop], ""), ""]
             at = stop
@@ -94,7 +98,7 @@ def with_macros(text: str) -> str:
 
 def tex_text(text: str, lists: int) -> str:
     text = TEX_COMMENT.sub("", text)
-    text = TEX_ITEM.sub(lambda found: f"\n{'    ' * max(0, lists - 1)}- {found[1] or ''} ", text)
+    text = TEX_ITEM.sub(lambda found: f"\n{'    ' * max(0, lists - 1)}- {found[1] + ' ' if found[1] else ''}", text)
     parts: list[str] = []
     at = 0
     for found in TEX_SECTION.finditer(text):

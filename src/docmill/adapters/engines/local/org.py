@@ -9,6 +9,9 @@ from .records import block
 
 Lines = list[str]
 
+MAX_DEPTH = 12
+"""Blocks in blocks; what is deeper stays as it is."""
+
 ORG_HEADING = re.compile(r"(\*{1,8}) +(?:(TODO|DONE) +)?(?:\[#\w\] +)?(.*?)(?: +:[\w@:]{1,200}:)?\s*$")
 ORG_KEYWORD = re.compile(r"\s*#\+(\w{1,40}):\s*(.*)$", re.IGNORECASE)
 ORG_BEGIN = re.compile(r"\s*#\+begin_(\w{1,40})(?: +(\S{1,40}))?.*$", re.IGNORECASE)
@@ -20,12 +23,16 @@ ORG_ITEM = re.compile(r"^(\s*)(?:\+|(\d{1,9})\)) ")
 ORG_RULE = re.compile(r"\s*\|[-+|]+\|?\s*$")
 
 
-def org(text: str) -> str:
+def org(text: str, depth: int = 0) -> str:
+    if depth > MAX_DEPTH:
+        return text
     lines, out, at = text.split("\n"), [], 0
     while at < len(lines):
         line = lines[at]
         at += 1
-        if found := ORG_HEADING.match(line):
+        if not line or line.isspace():
+            out.append("")
+        elif found := ORG_HEADING.match(line):
             state = f"{found[2]} " if found[2] else ""
             out += ["", f"{'#' * min(len(found[1]), 6)} {state}{org_inline(found[3])}", ""]
         elif found := ORG_BEGIN.match(line):
@@ -35,7 +42,7 @@ def org(text: str) -> str:
                 body.append(lines[at])
                 at += 1
             at += 1
-            out += ["", org_block(name, found[2] or "", body), ""]
+            out += ["", org_block(name, found[2] or "", body, depth), ""]
         elif found := ORG_KEYWORD.match(line):
             out += org_keyword(found[1].lower(), found[2])
         elif ORG_DRAWER.match(line):
@@ -65,12 +72,12 @@ def org_keyword(name: str, value: str) -> Lines:
     return [f"*{org_inline(value)}*", ""] if name in ("author", "date", "subtitle", "caption") and value else []
 
 
-def org_block(name: str, language: str, body: Lines) -> str:
+def org_block(name: str, language: str, body: Lines, depth: int) -> str:
     if name in ("src", "example", "export", "verse_code"):
         return block("\n".join(body), language if re.fullmatch(r"[\w+-]{1,30}", language) else "")
     if name in ("quote", "verse", "center"):
         return "\n".join(f"> {org_inline(line.strip())}".rstrip() for line in body)
-    return org("\n".join(body)) if name != "comment" else ""
+    return org("\n".join(body), depth + 1) if name != "comment" else ""
 
 
 def org_inline(text: str) -> str:

@@ -81,9 +81,10 @@ def pixels(value: str | None) -> float:
 
 
 def read_metafile(job: Job) -> None:
+    """The picture, and what OCR reads in it."""
     from PIL import Image
 
-    from .image import read_frame
+    from . import ocr
 
     def draw() -> bytes:
         from metafile_render import render_metafile
@@ -95,4 +96,7 @@ def read_metafile(job: Job) -> None:
         raise DocumentError("document_broken", why="the drawing cannot be drawn")
     with Image.open(io.BytesIO(png)) as image:
         check_pixels(image.size, job.limits)
-        read_frame(job, 0, image.convert("RGB"))
+        name = job.add_image(png, 0, (0.0, 0.0, 1.0, 1.0))
+        text = ocr.read(image.convert("RGB")).markdown if job.ocr != "never" else ""
+    job.facts["ocr_pages"] = int(job.ocr != "never")
+    job.add_page(0, "\n\n".join(filter(None, [image_link(name) if name else "", text])))

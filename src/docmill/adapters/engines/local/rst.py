@@ -12,6 +12,8 @@ from .records import block
 
 Lines = list[str]
 
+MAX_DEPTH = 12
+"""Blocks in blocks; what is deeper stays as plain lines."""
 RST_RULE = re.compile(r"([=\-`:.'\"~^_*+#<>])\1{2,}\s*$")
 RST_DIRECTIVE = re.compile(r" *\.\. +(?:\|[^|\n]{1,100}\| +)?([\w:+.-]{1,60})::(?: +(.*))?$")
 RST_COMMENT = re.compile(r" *\.\.(?: |$)")
@@ -36,16 +38,22 @@ def rst(text: str) -> str:
     return "\n".join(rst_lines(lines, {}))
 
 
-def rst_lines(lines: Lines, levels: dict[str, int]) -> Iterator[str]:
+def rst_lines(lines: Lines, levels: dict[str, int], depth: int = 0) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        yield from (line.strip() for line in lines)
+        return
     at, is_in_list = 0, False
     while at < len(lines):
         line = lines[at]
-        if heading := rst_heading(lines, at, levels):
+        if not line or line.isspace():
+            yield ""
+            at += 1
+        elif heading := rst_heading(lines, at, levels):
             yield from ("", heading[0], "")
             at = heading[1]
         elif found := RST_DIRECTIVE.match(line):
             body, at = taken_block(lines, at + 1, indent_of(line))
-            yield from ("", *rst_directive(found[1], found[2] or "", body, levels), "")
+            yield from ("", *rst_directive(found[1], found[2] or "", body, levels, depth), "")
         elif found := RST_TARGET.match(line):
             if found[2]:
                 yield f"{found[1].strip('`')}: <{found[2]}>  "
@@ -75,9 +83,9 @@ def rst_lines(lines: Lines, levels: dict[str, int]) -> Iterator[str]:
         elif found := re.match(r" *(?:\| |\|$)", line):
             yield rst_inline(line.strip()[2:]) + "  "
             at += 1
-        elif line.startswith(" ") and not is_in_list and (at == 0 or not lines[at - 1].strip()):
+        elif line.startswith(" ") and line.strip() and not is_in_list and (at == 0 or not lines[at - 1].strip()):
             body, at = taken_block(lines, at, 0)
-            inner = "\n".join(rst_lines(body, levels)).strip()
+            inner = "\n".join(rst_lines(body, levels, depth + 1)).strip()
             yield from ("", *(f"> {one}".rstrip() for one in inner.split("\n")), "")
         else:
             if line.strip() and not line.startswith(" "):
@@ -106,7 +114,7 @@ def is_underline(lines: Lines, at: int) -> bool:
     return len(below) >= min(len(lines[at].strip()), 4) and not RST_RULE.fullmatch(lines[at].strip())
 
 
-def rst_directive(name: str, argument: str, body: Lines, levels: dict[str, int]) -> Iterator[str]:
+def rst_directive(name: str, argument: str, body: Lines, levels: dict[str, int], depth: int) -> Iterator[str]:
     options = 0
     while options < len(body) and RST_FIELD.match(body[options]):
         options += 1
@@ -123,7 +131,7 @@ def rst_directive(name: str, argument: str, body: Lines, levels: dict[str, int])
             else f"*{said.get('alt', '')}*".replace("**", "")
         )
         yield ""
-        yield from rst_lines(content, levels)
+        yield from rst_lines(content, levels, depth + 1)
     elif name == "math":
         yield "$$\n" + "\n".join([argument, *content]).strip() + "\n$$"
     elif name == "csv-table":
@@ -134,7 +142,7 @@ def rst_directive(name: str, argument: str, body: Lines, levels: dict[str, int])
     elif name == "list-table":
         yield (f"**{argument}**\n\n" if argument else "") + list_table(content)
     elif name in ADMONITIONS:
-        inner = "\n".join(rst_lines(([argument] if argument else []) + content, levels)).strip()
+        inner = "\n".join(rst_lines(([argument] if argument else []) + content, levels, depth + 1)).strip()
         quoted = "\n".join(f"> {line}".rstrip() for line in inner.split("\n"))
         yield f"> **{name.capitalize()}**\n>\n{quoted}"
     else:
@@ -142,7 +150,7 @@ def rst_directive(name: str, argument: str, body: Lines, levels: dict[str, int])
         if argument:
             yield rst_inline(argument)
             yield ""
-        yield from rst_lines(content, levels)
+        yield from rst_lines(content, levels, depth + 1)
 
 
 def list_table(content: Lines) -> str:
