@@ -21,6 +21,15 @@ import pytest
 
 import docmill
 from docmill.adapters.engines import sniff
+from docmill.adapters.engines.local.asciidoc import asciidoc
+from docmill.adapters.engines.local.compact import compact_tables
+from docmill.adapters.engines.local.latex import latex
+from docmill.adapters.engines.local.mail import messages
+from docmill.adapters.engines.local.org import org
+from docmill.adapters.engines.local.records import calendar, subtitles
+from docmill.adapters.engines.local.rst import rst
+from docmill.adapters.engines.local.rtf import plain_text
+from docmill.adapters.engines.local.xml import without_entities
 from docmill.adapters.engines.markdown import clean, coverage, disarm, tidy
 from docmill.core.links import replace_targets, without_images
 from docmill.core.parsed import Page, Parsed
@@ -158,7 +167,21 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "disarm": disarm,
     "coverage": lambda text: coverage(text, text),
     "text_type": lambda text: sniff.text_type(text.encode()[: sniff.HEAD], "a.html"),
+    "text_type_unnamed": lambda text: sniff.text_type(text.encode()[: sniff.HEAD], ""),
 }
+READERS: dict[str, Callable[[str], object]] = {
+    "rst": rst,
+    "org": org,
+    "asciidoc": asciidoc,
+    "latex": latex,
+    "subtitles": subtitles,
+    "calendar": calendar,
+    "plain_text": lambda text: plain_text(text.encode()),
+    "compact_tables": compact_tables,
+    "without_entities": lambda text: without_entities(text.encode()),
+    "messages": lambda text: list(messages(text.encode())),
+}
+"""They run in the parser's process, line by line."""
 HOSTILE = [
     "[",
     "![",
@@ -174,6 +197,19 @@ HOSTILE = [
     "- ",
     "[ ",
     "`",
+    "\\begin{equation}",
+    "\\section{",
+    "{\\*",
+    "<td><p>",
+    "| ",
+    "* ",
+    ".. a::\n ",
+    "+-",
+    "From a\n",
+    "<!DOCTYPE [",
+    "&a;",
+    "$",
+    "::\n",
 ]
 
 
@@ -183,6 +219,14 @@ def test_a_megabyte_of_anything_is_quick(name: str) -> None:
         text = unit * (1024**2 // len(unit))
         took = min(seconds(lambda text=text: FUNCTIONS[name](text)) for _ in range(2))  # type: ignore[misc]
         assert took < 0.5, f"{unit!r} took {took:.2f} s"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_megabyte_of_anything_is_read_in_linear_time(name: str) -> None:
+    for unit in HOSTILE:
+        text = unit * (1024**2 // len(unit))
+        took = min(seconds(lambda text=text: READERS[name](text)) for _ in range(2))  # type: ignore[misc]
+        assert took < 2, f"{unit!r} took {took:.2f} s"
 
 
 def test_links_are_still_found() -> None:

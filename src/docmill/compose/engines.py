@@ -116,6 +116,7 @@ def policy(settings: Settings) -> Policy:
 
 async def foresee(settings: Settings, file: Path, engine: str, options: Mapping[str, Any]) -> Foresight:
     """What would happen to a file. Nothing is parsed, and nobody is called."""
+    from docmill.adapters.engines import sniff
     from docmill.adapters.engines.local.reading import READERS
 
     local = local_engine(settings)
@@ -130,7 +131,7 @@ async def foresee(settings: Settings, file: Path, engine: str, options: Mapping[
         if facts.pages and facts.pages > settings.max_pages:
             raise DocumentError("document_too_many_pages", pages=facts.pages, limit=settings.max_pages)
         if facts.media_type not in READERS and engine in ("local", "auto"):
-            raise DocumentError("document_unsupported", media_type=facts.media_type)
+            raise sniff.refuse(facts.media_type)
         if size > settings.upload_bytes:
             raise TooLarge("upload_too_large", limit=settings.upload_bytes)
     except (DocumentError, TooLarge) as error:

@@ -107,7 +107,8 @@ SENTENCES: dict[str, str] = {
     "contract_kind_unknown": "There is no contract '{kind}'. Contracts: {known}.",
     # documents that cannot be processed
     "document_empty": "The file is empty.",
-    "document_unsupported": "Files of this type ({media_type}) cannot be processed.",
+    "document_unsupported": "{type}: this type of file cannot be processed. {advice}",
+    "document_needs_program": "{type}: reading this type of file needs {program}. {advice}",
     "document_mislabelled": "The name says {claimed}, the bytes say {found}, and neither can be read.",
     "document_encrypted": "The document is encrypted and needs a password.",
     "document_broken": "The document is damaged and cannot be read: {why}",

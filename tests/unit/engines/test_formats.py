@@ -277,7 +277,7 @@ def test_mail(bench: Bench, tmp_path: Path) -> None:
     assert 1 == parsed.markdown.count("Straßenbrücke")
     assert "- **From:** Änne Müller \\<a@example.org>" in parsed.markdown
     assert "- **Date:** 2026-05-01 10:00+02:00" in parsed.markdown
-    assert "- plan.pdf (10 bytes)" in parsed.markdown
+    assert "- plan.pdf (PDF, 10 bytes): `document_broken`" in parsed.markdown
     assert "![Bild](assets/p001_img01.png)" in parsed.markdown
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docmill.adapters.engines.local import Limits
+from docmill.adapters.engines.local.job import Job
 from docmill.adapters.engines.local.numbers import displayed
 from tests.support import documents
 
@@ -74,7 +77,8 @@ def test_a_sheet_shows_per_cent_money_and_cells_that_span(bench: Bench, tmp_path
     first, second = bench.parse(tmp_path / "book.xlsx").pages
 
     assert "| Kiel | 12.5% | 1,234.50 € |" in first.markdown
-    assert 'colspan="2"' in second.markdown
+    assert "| North |  | South |\n| --- | --- | --- |\n| Kiel | Emden | Ulm |" in second.markdown
+    assert any('colspan="2"' in table.read_text() for table in (bench.folder / "assets").glob("p002*.html"))
 
 
 def test_notes_stand_below_the_page_and_their_marks_in_the_text(bench: Bench, tmp_path: Path) -> None:
@@ -96,8 +100,12 @@ def test_a_document_without_notes_is_read_as_it_is(tmp_path: Path) -> None:
     path = documents.docx(tmp_path / "plain.docx")
     notes = Notes()
 
-    assert path.read_bytes() == prepared(path, notes)
+    assert path.read_bytes() == prepared(job_of(path), notes)
     assert "text" == notes.below("text")
+
+
+def job_of(path: Path) -> Job:
+    return Job(path, path.name, path.parent, {}, Limits(), "", lambda *_: None, lambda *_: None)
 
 
 def test_bullets_are_as_deep_as_their_style_says(bench: Bench, tmp_path: Path) -> None:
@@ -129,9 +137,7 @@ def test_bullets_are_as_deep_as_their_style_says(bench: Bench, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("kind", "end"), [("bullet", ""), ("decimal", ""), ("decimal", ".")])
-def test_titles_with_numbers_that_text_interrupts_are_headings(
-    bench: Bench, tmp_path: Path, kind: str, end: str
-) -> None:
+def test_numbered_lists_that_text_interrupts_are_no_headings(bench: Bench, tmp_path: Path, kind: str, end: str) -> None:
     from docx import Document
     from docx.oxml import parse_xml
     from docx.oxml.ns import nsdecls
@@ -150,7 +156,7 @@ def test_titles_with_numbers_that_text_interrupts_are_headings(
 
     text = bench.parse(tmp_path / "levels.docx").markdown
 
-    assert ((kind, end) == ("decimal", "")) is ("# " in text)
+    assert "# " not in text
     if kind == "bullet":
         assert "- Ships\n    - Cogs\n\nThey had one mast.\n\n- Crews\n    - Pilots" in text
     elif end:
@@ -195,3 +201,139 @@ def test_what_a_speaker_notes_is_a_quote_under_the_slide(bench: Bench, tmp_path:
 
     assert text.rstrip().endswith("> Wait for questions.\n\n> Then go on.")
     assert "<span" not in text
+
+
+def changed_docx(path: Path, *, body: str = "", parts: dict[str, str] | None = None, styles: str = "") -> Path:
+    """A document with more XML in its body, its styles and its package."""
+    documents.docx(path)
+    with zipfile.ZipFile(path) as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+    found["word/document.xml"] = found["word/document.xml"].replace(b"<w:sectPr", body.encode() + b"<w:sectPr", 1)
+    found["word/styles.xml"] = found["word/styles.xml"].replace(b"</w:styles>", styles.encode() + b"</w:styles>")
+    found |= {name: data.encode() for name, data in (parts or {}).items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in found.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_style_without_a_name_loses_no_table(bench: Bench, tmp_path: Path) -> None:
+    nested = "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>Innermost pier</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
+    outer = f"<w:tbl><w:tr><w:tc>{nested}<w:p><w:r><w:t>Outer pier</w:t></w:r></w:p></w:tc></w:tr></w:tbl><w:p/>"
+    path = changed_docx(tmp_path / "a.docx", body=outer, styles="<w:style><w:name w:val='x'/></w:style>")
+
+    parsed = bench.parse(path)
+
+    assert "Innermost pier" in parsed.markdown
+    assert "Outer pier" in parsed.markdown
+    assert ["repaired: styles without a name were dropped"] == parsed.facts["warnings"]
+
+
+def test_comments_deletions_and_check_boxes_are_kept(bench: Bench, tmp_path: Path) -> None:
+    comment = (
+        '<w:comments xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:comment w:id="7" '
+        'w:author="Ada" w:date="2026-05-01T10:00:00Z"><w:p><w:r><w:t>Ask the pilot</w:t></w:r></w:p></w:comment>'
+        "</w:comments>"
+    )
+    box = '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:default w:val="{}"/></w:checkBox></w:ffData>'
+    box += '</w:fldChar></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    body = (
+        '<w:p><w:r><w:t>The tide turns</w:t></w:r><w:r><w:commentReference w:id="7"/></w:r></w:p>'
+        '<w:p><w:r><w:t>Kept words</w:t></w:r><w:del w:id="1" w:author="Bo" w:date="2026-05-02T10:00:00Z"><w:r>'
+        "<w:delText>dropped words</w:delText></w:r></w:del></w:p>"
+        f"<w:p>{box.format(1)}<w:r><w:t>open</w:t></w:r></w:p><w:p>{box.format(0)}<w:r><w:t>shut</w:t></w:r></w:p>"
+    )
+    path = changed_docx(tmp_path / "a.docx", body=body, parts={"word/comments.xml": comment})
+
+    text = bench.parse(path).markdown
+
+    assert "The tide turns[^1]" in text
+    assert "[^1]: Comment by Ada, 2026-05-01: Ask the pilot" in text
+    assert "[^2]: Deleted by Bo, 2026-05-02: dropped words" in text
+    assert "☑open" in text.replace(" ", "")
+    assert "☐shut" in text.replace(" ", "")
+
+
+def test_comments_of_cells_stand_below_the_sheet(bench: Bench, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+    from openpyxl.comments import Comment
+
+    book = Workbook()
+    book.active.append(["Port", "Ships"])
+    book.active.append(["Kiel", 3])
+    book.active["B2"].comment = Comment("Counted at noon", "Ada")
+    book.save(tmp_path / "book.xlsx")
+
+    assert "- Comment on B2 by Ada: Counted at noon" in bench.parse(tmp_path / "book.xlsx").markdown
+
+
+def test_a_huge_sheet_is_read_row_by_row(bench: Bench, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("Tides")
+    sheet.append([f"column {number}" for number in range(10)])
+    for row in range(6000):
+        sheet.append([row + number / 4 for number in range(10)])
+    book.save(tmp_path / "huge.xlsx")
+
+    parsed = bench.parse(tmp_path / "huge.xlsx")
+
+    assert 2 == len(parsed.pages)
+    assert parsed.pages[0].markdown.startswith("## Tides\n\n| column 0 |")
+    assert parsed.pages[1].markdown.startswith("| column 0 |")
+    assert "| 5999 | 5999.25 |" in parsed.pages[1].markdown
+    assert "warnings" not in parsed.facts
+
+
+def test_words_that_the_reader_loses_are_added_with_a_warning(tmp_path: Path) -> None:
+    from docmill.adapters.engines import sniff
+    from docmill.adapters.engines.local import coverage
+
+    path = documents.docx(tmp_path / "a.docx")
+    pages: list[str] = []
+    job = job_of(path)
+    job.media_type = sniff.DOCX
+    job.page_done = lambda page, _figures: pages.append(page.markdown)
+    seen = coverage.oxide_text(job)
+
+    def careless(draft: Job) -> None:
+        draft.add_page(0, "\n\n".join(line for line in seen.splitlines() if "Straßenbrücke" not in line))
+
+    coverage.read_whole(job, careless)
+
+    assert "Die Straßenbrücke über den Fluss" in pages[0]
+    assert job.facts["warnings"][0].startswith("text_unplaced: ")
+
+
+@pytest.mark.parametrize("text", ["", "other words only"])
+def test_an_empty_result_of_a_full_document_is_replaced_by_its_text(tmp_path: Path, text: str) -> None:
+    from docmill.adapters.engines import sniff
+    from docmill.adapters.engines.local import coverage
+
+    pages: list[str] = []
+    job = job_of(documents.docx(tmp_path / "a.docx"))
+    job.media_type = sniff.DOCX
+    job.page_done = lambda page, _figures: pages.append(page.markdown)
+    others = coverage.OTHERS.pop(sniff.DOCX)
+    try:
+        coverage.read_whole(job, lambda draft: draft.add_page(0, text))
+    finally:
+        coverage.OTHERS[sniff.DOCX] = others
+
+    assert "Straßenbrücke" in pages[0]
+    assert ["structure dropped to keep the text"] == job.facts["warnings"]
+
+
+def test_merged_cells_are_a_grid_and_what_is_nested_stays_html() -> None:
+    from docmill.adapters.engines.local.compact import compact_tables, lean
+
+    merged = (
+        '<table><tr><th rowspan="2"><p>Port</p></th><th colspan="2"><p>Ships</p></th></tr>'
+        "<tr><td><p>in</p></td><td><p>out</p></td></tr><tr><td><p></p></td><td><p></p></td><td><p></p></td></tr></table>"
+    )
+
+    assert "a\n\n| Port | Ships |  |\n| --- | --- | --- |\n|  | in | out |\n\nb" == compact_tables(f"a{merged}b")
+    assert '<th colspan="2">Ships</th>' in lean(merged)
+    assert "<p>" not in lean(merged)
+    assert "<li>" in compact_tables("<table><tr><td><ul><li>x</li></ul></td></tr></table>")

@@ -87,13 +87,25 @@ def test_cut_off_office_documents_are_broken(bench: Bench, tmp_path: Path, kind:
     assert "document_broken" == refusal(bench, path).code
 
 
-def test_a_zip_of_anything_is_not_an_office_document(bench: Bench, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("readme.txt", "hello")
+@pytest.mark.parametrize(
+    ("data", "code", "name"),
+    [
+        (b"7z\xbc\xaf\x27\x1c" + bytes(40), "document_unsupported", "7-Zip archive"),
+        (b"AT&TFORM\x00\x00\x01\x00DJVM" + bytes(40), "document_needs_program", "DjVu"),
+        (b"\x00\x00\x00\x18ftypisom\x00\x00\x00\x00isommp42" + bytes(40), "document_unsupported", "Video"),
+        (b"-----BEGIN PRIVATE KEY-----\nabc\n", "document_unsupported", "Key or certificate"),
+        (b"%!PS-Adobe-3.0\n%%Title: x\n", "document_needs_program", "PostScript"),
+    ],
+)
+def test_a_type_that_is_not_read_is_named_with_advice(
+    bench: Bench, tmp_path: Path, data: bytes, code: str, name: str
+) -> None:
+    (tmp_path / "a").write_bytes(data)
 
-    error = refusal(bench, tmp_path / "a.zip")
+    error = refusal(bench, tmp_path / "a")
 
-    assert ("document_unsupported", "application/zip") == (error.code, error.facts["media_type"])
+    assert (code, name) == (error.code, error.facts["type"])
+    assert str(error.facts["advice"]) in error.message
 
 
 def test_a_pixel_bomb_inside_an_office_document(bench: Bench, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_pdf_is_one_although_its_head_is_hurt(tmp_path: Path, data: bytes) -> 
         ((PROSE + OBJECTS[:48]) * 9 + XREF, "", sniff.TEXT),
         (PROSE * 9 + OBJECTS[:96] + XREF, "x.txt", sniff.TEXT),
         (OBJECTS, "x.txt", sniff.TEXT),
-        (b"%PDF output of this paper\n\\documentclass{article}\n", "", sniff.TEXT),
+        (b"%PDF output of this paper\n\\documentclass{article}\n", "", sniff.LATEX),
         (b"type,begins with\npdf,%PDF-1.7\npng,PNG\ngif,GIF\n", "", sniff.CSV),
         (b"<!DOCTYPE html><p>It begins with %PDF-1.7</p>", "", sniff.HTML),
         (MAIL.replace(b"body", b"It begins with\r\n%PDF-1.7"), "x.eml", sniff.EML),
@@ -103,3 +103,28 @@ def test_a_hostile_beginning_is_told_in_no_time(tmp_path: Path, part: str, name:
     sniff.sniff(path, name)
 
     assert time.process_time() - began < 5
+
+
+def test_the_page_of_formats_is_written_from_the_table() -> None:
+    from docmill.adapters.engines.formats_page import render
+
+    page = Path(__file__).parents[3] / "docs/reference/formats.md"
+
+    assert render() == page.read_text(encoding="utf-8")
+
+
+def test_every_format_has_a_reader_or_advice_and_no_ending_has_two() -> None:
+    endings = [ending for one in sniff.FORMATS for ending in one.endings]
+
+    assert sorted(endings) == sorted(set(endings))
+    assert all(bool(one.reader) != bool(one.advice) for one in sniff.FORMATS)
+    assert len(sniff.FORMATS) == len(sniff.BY_TYPE)
+
+
+def test_a_refusal_names_the_type_and_what_would_help() -> None:
+    for one in sniff.FORMATS:
+        if not one.reader:
+            error = sniff.refuse(one.media_type)
+            assert one.name in error.message
+            assert one.advice in error.message
+            assert one.program in error.message

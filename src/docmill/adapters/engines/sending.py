@@ -34,7 +34,8 @@ async def prepare(work: Work, extensions: Mapping[str, str], options: Mapping[st
     if media_type == sniff.EMPTY:
         raise DocumentError("document_empty")
     if media_type not in extensions:
-        raise DocumentError("document_unsupported", media_type=media_type)
+        facts = {"media_type": media_type, "type": sniff.name_of(media_type)}
+        raise DocumentError("document_unsupported", **facts, advice="The local engine may read it.")
     size, digest = await asyncio.to_thread(_measure, work.source)
     return Sending(work.source, f"document{extensions[media_type]}", media_type, size, digest, dict(options or {}))
 

@@ -12,7 +12,10 @@ guards   bombs, refused before anything is parsed
 job      one document inside the child: pages and figures go out through it
 drawing  one page as a picture
 damage   pictures that are not what was written
-pdf, image, office, web, mail, text: the formats; ocr, markdown: what they share
+reading  which reader a type has; coverage: the second reader that every result is compared with
+pdf, image, office, sheets, web, mail, outlook, text, lightweight (rst, org, asciidoc, latex), records, notebook,
+markup, picture, xps, iwork, korean, archive: the formats; members: documents inside documents; ocr, xml, compact:
+what they share
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .limits import Limits
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-PICTURES = frozenset({sniff.PNG, sniff.JPEG, sniff.TIFF, sniff.WEBP, sniff.GIF, sniff.BMP})
+PICTURES = frozenset({sniff.PNG, sniff.JPEG, sniff.TIFF, sniff.WEBP, sniff.GIF, sniff.BMP, sniff.AVIF, sniff.JP2})
 TALLEST = 8
 """A page higher than so many times its width gets a narrower picture."""
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-REVISION = 12
+REVISION = 13
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
 CHILD = "docmill.adapters.engines.local.child"
 SPAWN_TRIES = 3

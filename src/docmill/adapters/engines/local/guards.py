@@ -24,6 +24,7 @@ ENTITY_MARKS = (b"<!DOCTYPE", b"<!ENTITY")
 LONGEST_MARK = max(len(mark) for mark in ENTITY_MARKS) * 2
 UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, AttributeError, struct.error)
 """What Pillow raises for pictures that are none; it does not always notice by itself."""
+MARKUP_ENDINGS = (".xml", ".rels", ".vml", ".svg", ".xhtml", ".html", ".opf", ".ncx", ".fpage", ".hpf", ".apxl")
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 
 
@@ -35,9 +36,9 @@ def check_type(source: Path, filename: str, media_type: str, supported: Containe
     if media_type == sniff.OLE and is_encrypted_office(source):
         raise DocumentError("document_encrypted")
     promised = sniff.claimed(filename)
-    if promised is not None:
+    if promised is not None and media_type in (sniff.UNKNOWN, sniff.OLE, sniff.PROGRAM):
         raise DocumentError("document_mislabelled", claimed=promised, found=media_type)
-    raise DocumentError("document_unsupported", media_type=media_type)
+    raise sniff.refuse(media_type)
 
 
 def is_encrypted_office(source: Path) -> bool:
@@ -58,8 +59,11 @@ def check_pixels(size: tuple[int, int], limits: Limits) -> None:
         raise DocumentError("document_too_many_pixels", pixels=pixels, limit=limits.pixels)
 
 
-def check_zip(source: Path, limits: Limits) -> None:
-    """Inflate everything once, counting; headers may lie. Refuses overlaps, which older Pythons accept."""
+def check_zip(source: Path, limits: Limits, *, may_declare_type: bool = False) -> None:
+    """Inflate everything once, counting; headers may lie. Refuses overlaps, which older Pythons accept.
+
+    *may_declare_type*: XML of this format may have a DOCTYPE, which must not declare entities.
+    """
     try:
         with zipfile.ZipFile(source) as archive:
             entries = archive.infolist()
@@ -68,7 +72,7 @@ def check_zip(source: Path, limits: Limits) -> None:
             check_overlap(source, entries)
             inflated = 0
             for entry in entries:
-                inflated += check_entry(archive, entry, limits)
+                inflated += check_entry(archive, entry, limits, ENTITY_MARKS[may_declare_type:])
                 if inflated > limits.zip_mb * MB:
                     raise bomb(f"more than {limits.zip_mb} MB in all")
     except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OverflowError) as error:
@@ -93,13 +97,13 @@ def check_overlap(source: Path, entries: list[zipfile.ZipInfo]) -> None:
             end = entry.header_offset + LOCAL_HEADER.size + fields[9] + fields[10] + entry.compress_size
 
 
-def check_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits) -> int:
+def check_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, refused: tuple[bytes, ...]) -> int:
     """The entry's real size."""
     if entry.flag_bits & 1:
         raise DocumentError("document_encrypted")
     name = entry.filename.lower()
-    marks = ENTITY_MARKS if name.endswith((".xml", ".rels", ".vml")) else ENTITY_MARKS[1:]
-    is_markup = name.endswith((".xml", ".rels", ".vml", ".svg"))
+    marks = refused if name.endswith((".xml", ".rels", ".vml")) else ENTITY_MARKS[1:]
+    is_markup = name.endswith(MARKUP_ENDINGS)
     size = 0
     rest = b""
     with archive.open(entry) as stream:

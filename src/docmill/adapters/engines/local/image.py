@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 
 from docmill.core.errors import DocumentError
 
+from .. import sniff
 from ..markdown import html_table, image_link, table
 from . import ocr
 from .damage import is_hurt
@@ -24,6 +25,8 @@ MOST_CHECKED = 64 << 20
 
 
 def read(job: Job) -> None:
+    if job.media_type == sniff.HEIC:
+        register_heic()
     try:
         with Image.open(job.source) as image:
             total = count_frames(image, job)
@@ -33,6 +36,21 @@ def read(job: Job) -> None:
                 job.progress(index + 1, total)
     except UNDECODABLE as error:
         raise DocumentError("document_broken", why="the picture cannot be decoded") from error
+
+
+def register_heic() -> None:
+    """Pillow reads HEIC with an optional package."""
+    try:
+        from pi_heif import register_heif_opener
+    except ImportError:
+        raise DocumentError(
+            "document_needs_program",
+            media_type=sniff.HEIC,
+            type=sniff.name_of(sniff.HEIC),
+            program="the package pi-heif",
+            advice="Install docmill[heic], or save the picture as JPEG.",
+        ) from None
+    register_heif_opener()
 
 
 def check_data(job: Job) -> None:

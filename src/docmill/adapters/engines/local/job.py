@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,15 @@ HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 class OutputTooLarge(Exception):
     """Markdown and figures together are more than the limit."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """What all documents inside one document have used of its limits."""
+
+    members: int = 0
+    unpacked: int = 0
+    """Bytes."""
 
 
 @dataclass(slots=True)
@@ -55,6 +64,13 @@ class Job:
     """Whether somebody has a long document's windows read one by one."""
     divided: int = 0
     """Pages of a document that was left to them."""
+    first_page: int = 0
+    """Pages that stand before this document in the result: it may be a member of another one."""
+    depth: int = 0
+    """How many documents this one is inside of."""
+    tree: Tree = field(default_factory=Tree)
+    kept: list[tuple[Page, list[Figure]]] = field(default_factory=list)
+    """Pages of a draft."""
     _has_assets: bool = False
     _waiting: list[tuple[Figure, str]] = field(default_factory=list)
     _counts: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -70,8 +86,40 @@ class Job:
         return asked if asked in ("always", "never") else "auto"
 
     def check_pages(self, pages: int) -> None:
-        if pages > self.page_limit:
-            raise DocumentError("document_too_many_pages", pages=pages, limit=self.page_limit)
+        if self.first_page + pages > self.page_limit:
+            raise DocumentError("document_too_many_pages", pages=self.first_page + pages, limit=self.page_limit)
+
+    def draft(self, **changes: Any) -> Job:
+        """A job that keeps its pages until somebody adopts them; until then nothing of it counts."""
+        kept: list[tuple[Page, list[Figure]]] = []
+        fresh: dict[str, Any] = {"facts": {}, "sample": "", "first_heading": None, "pages": 0, "damaged": 0}
+        fresh |= {"title": None, "language": None, "divisible": False, "_waiting": [], "_counts": dict(self._counts)}
+        own: dict[str, Any] = {
+            "kept": kept,
+            "page_done": lambda page, figures: kept.append((page, figures)),
+        }
+        return replace(self, **fresh | own | changes)
+
+    def adopt(self, draft: Job, *, label: str = "") -> None:
+        """The draft's pages and facts become this document's. *label* names the member that they come from."""
+        self.title, self.language = self.title or draft.title, self.language or draft.language
+        self.written = max(self.written, draft.written)
+        self.pages += draft.pages
+        self.damaged += draft.damaged
+        self._has_assets |= draft._has_assets
+        self._counts |= draft._counts
+        self.sample = (self.sample + draft.sample)[:SAMPLE]
+        self.first_heading = self.first_heading or draft.first_heading
+        for name, value in draft.facts.items():
+            if name == "warnings":
+                for warning in value:
+                    self.warn(f"{label}: {warning}" if label else warning)
+            elif isinstance(value, list) or (isinstance(value, int) and not isinstance(value, bool)):
+                self.facts[name] = self.facts[name] + value if name in self.facts else value
+            elif not label:
+                self.facts[name] = value
+        for page, figures in draft.kept:
+            self.page_done(page, figures)
 
     def add_page(
         self,
@@ -97,7 +145,7 @@ class Job:
             self.facts["blank_pages"] = self.facts.get("blank_pages", 0) + 1
         blocks = blocks_of(markdown, pieces, settled)
         self._spend(BLOCK_BYTES * len(blocks))
-        self.page_done(Page(index, markdown, damage, blocks), figures)
+        self.page_done(Page(self.first_page + index, markdown, damage, blocks), figures)
 
     def add_image(self, data: bytes, page: int, bbox: Box | None = None, *, ocr_text: str = "") -> str | None:
         """Keep an image of the page; gives its name, or None if it is none that a browser shows."""
@@ -112,7 +160,7 @@ class Job:
         return self._keep(clean(html).encode(), page, "table", "html", "text/html", bbox, anchor, "")
 
     def add_page_image(self, png: bytes, page: int) -> None:
-        name = f"page_{page + 1:03d}.png"
+        name = f"page_{self.first_page + page + 1:03d}.png"
         self._write(name, png)
         self.facts.setdefault("page_images", []).append(name)
 
@@ -132,6 +180,7 @@ class Job:
         anchor: str,
         ocr_text: str,
     ) -> str:
+        page += self.first_page
         short = "img" if kind == "image" else "table"
         number = self._counts[page, short] = self._counts.get((page, short), 0) + 1
         name = f"p{page + 1:03d}_{short}{number:02d}.{extension}"

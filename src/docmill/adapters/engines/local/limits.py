@@ -32,6 +32,11 @@ class Limits:
     zip_entry_mb: int = 512
     zip_ratio: int = 300
     """Inflated to packed size of one entry, once it is larger than a few MB."""
+    members: int = 1000
+    """Documents inside one document, however deep."""
+    member_depth: int = 3
+    member_seconds: float = 120
+    """Wall time of one document inside another."""
     documents_per_child: int = 50
     child_rss_mb: int = 900
     """A child that kept more than this after a document is replaced."""

@@ -1,4 +1,4 @@
-"""Footnotes and endnotes of a DOCX, which the parser leaves out: marks in the text, the notes below it."""
+"""Footnotes, endnotes and comments of a DOCX, which the parser leaves out: marks in the text, the notes below it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 from ..markdown import escape
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-PARTS = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
-REFERENCE = re.compile(rb"""<w:(footnote|endnote)Reference\b[^>]*?\bw:id=["'](-?\d+)["'][^>]*?/>""")
+PARTS = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml", "comment": "word/comments.xml"}
+REFERENCE = re.compile(rb"""<w:(footnote|endnote|comment)Reference\b[^>]*?\bw:id=["'](-?\d+)["'][^>]*?/>""")
 OPEN, CLOSE = "\ue0d0", "\ue0d1"
 """No text has these; a mark between them comes through the parser as it is."""
 MARK = re.compile(f" ?(?:<sup>{OPEN}([0-9]+){CLOSE}</sup>|{OPEN}([0-9]+){CLOSE})")
@@ -31,8 +31,12 @@ class Notes:
         text = known.get((found[1].decode(), found[2].decode()))
         if not text:
             return found[0]
+        return f"<w:t>{self.add(text)}</w:t>".encode()
+
+    def add(self, text: str) -> str:
+        """Keep a note; gives the mark for its place."""
         self._texts.append(text)
-        return f"<w:t>{OPEN}{len(self._texts)}{CLOSE}</w:t>".encode()
+        return f"{OPEN}{len(self._texts)}{CLOSE}"
 
     def below(self, markdown: str) -> str:
         """The page with marks as Markdown writes them, and the notes that it refers to."""
@@ -56,8 +60,18 @@ def read(part: bytes, kind: str) -> dict[str, str]:
     for note in root.iter(f"{W}{kind}"):
         if note.get(f"{W}type") in (None, "normal"):
             lines = ("".join(said(paragraph)) for paragraph in note.iter(f"{W}p"))
-            found[note.get(f"{W}id", "")] = escape(" ".join(lines))
+            text = escape(" ".join(lines))
+            if kind == "comment":
+                text = f"{remark('Comment', note)}: {text}" if text else ""
+            found[note.get(f"{W}id", "")] = text
     return found
+
+
+def remark(what: str, element: ElementTree.Element) -> str:
+    """Who said it, and when."""
+    who, when = escape(element.get(f"{W}author", "")), element.get(f"{W}date", "")[:10]
+    by = ", ".join(part for part in (f"by {who}" if who else "", when) if part)
+    return f"{what} {by}".rstrip()
 
 
 def said(paragraph: ElementTree.Element) -> list[str]:

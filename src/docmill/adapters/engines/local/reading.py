@@ -12,31 +12,21 @@ from . import guards
 from .job import Job
 from .language import guess_language
 
-READERS = {
-    sniff.PDF: "pdf",
-    sniff.PNG: "image",
-    sniff.JPEG: "image",
-    sniff.TIFF: "image",
-    sniff.WEBP: "image",
-    sniff.GIF: "image",
-    sniff.BMP: "image",
-    sniff.DOCX: "office",
-    sniff.PPTX: "office",
-    sniff.XLSX: "office",
-    sniff.HTML: "web",
-    sniff.EML: "mail",
-    sniff.CSV: "text",
-    sniff.MARKDOWN: "text",
-    sniff.TEXT: "text",
-}
+READERS = {one.media_type: one.reader for one in sniff.FORMATS if one.reader}
+"""The module of each type that is read."""
 
 
 def read(job: Job) -> None:
     job.media_type = sniff.sniff(job.source, job.filename)
     guards.check_type(job.source, job.filename, job.media_type, READERS)
-    if job.media_type in sniff.OOXML:
-        guards.check_zip(job.source, job.limits)
-    reader(job.media_type)(job)
+    if job.media_type in sniff.ZIPPED:
+        guards.check_zip(job.source, job.limits, may_declare_type=job.media_type not in sniff.OOXML)
+    if job.media_type == sniff.PDF:
+        reader(job.media_type)(job)
+    else:
+        from .coverage import read_whole
+
+        read_whole(job, reader(job.media_type))
     if not job.divided:
         conclude(job)
 

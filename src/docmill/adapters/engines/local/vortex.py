@@ -9,7 +9,6 @@ from typing import Any
 
 from .grids import Grid, grid_of
 
-PARAGRAPH = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}p"
 DETAILS = re.compile(r"<details>\s*<summary>[^<]*</summary>\s*(.*?)\s*</details>", re.DOTALL)
 
 ONE_LINE = b"""%PDF-1.4
@@ -117,27 +116,12 @@ def show_numbers(displayed: Callable[[Any, str], str]) -> None:
     SpreadsheetProjector._cell_value_to_html = shown
 
 
-def choose_headings(chosen: Callable[[Any, dict[int, list[str]]], set[int]]) -> None:
-    """The parser takes every list of several levels that text interrupts for numbered headings. *chosen* gets the
-    document and the items of such lists that have numbers, and says which of them are."""
+def keep_lists() -> None:
+    """The parser takes every list of several levels that text interrupts for numbered headings. A heading says so by
+    its style or outline level; a number alone is none."""
     from docvortex.analyzers.native.office.docx.docx_converter import DocxConverter
-    from docx.text.paragraph import Paragraph
 
-    bare = DocxConverter._detect_heading_list_numids
-    if getattr(bare, "chosen", None) is chosen:
-        return
-
-    def headings(self: Any) -> set[int]:
-        items: dict[int, list[str]] = {number: [] for number in bare(self) if self._is_numbered_list(number, 0)}
-        if not items:
-            return set()
-        for element in self.docx_obj.element.body.iterchildren(tag=PARAGRAPH):
-            paragraph = Paragraph(element, self.docx_obj)
-            items.get(self._get_numId_and_ilvl(paragraph)[0], []).append(paragraph.text.strip())
-        return chosen(self.docx_obj, items)
-
-    headings.chosen = chosen  # type: ignore[attr-defined]
-    DocxConverter._detect_heading_list_numids = headings
+    DocxConverter._detect_heading_list_numids = lambda _self: set()
 
 
 def tables(page: Any) -> Iterator[tuple[Any, str]]:
@@ -149,10 +133,9 @@ def tables(page: Any) -> Iterator[tuple[Any, str]]:
                     yield block, child.content
 
 
-def table_anchor(middle: Any, page: Any, block: Any) -> str:
-    """The first line of the table's Markdown, to find its place in the page."""
-    alone = page.model_copy(update={"blocks": [block]})
-    return render(middle, alone).strip().split("\n", 1)[0]
+def table_markdown(middle: Any, page: Any, block: Any) -> str:
+    """The table alone."""
+    return render(middle, page.model_copy(update={"blocks": [block]}))
 
 
 def caption(block: Any) -> str:

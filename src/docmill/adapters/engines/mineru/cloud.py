@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from docmill.adapters.engines import sniff
 from docmill.adapters.engines.polling import UPLOAD_S, Sight, failed, id_in, invalid, lost, refused, shown, word_in
 from docmill.adapters.engines.sending import Sending
 from docmill.core.errors import DocmillError, DocumentError, StageFailed
@@ -30,8 +31,13 @@ SOON: Final = frozenset({-10001, -60001, -60007, -60009, -60010, -60022})
 GONE: Final = frozenset({-60011, -60012})
 """The upload or the task is not there any more."""
 QUOTA: Final = frozenset({-60017, -60018, -60019})
+UNREADABLE: Final = {
+    "media_type": sniff.UNKNOWN,
+    "type": "For the provider",
+    "advice": "The local engine may read it.",
+}
 DOCUMENT: Final = {
-    -60002: ("document_unsupported", {"media_type": "by the provider"}),
+    -60002: ("document_unsupported", UNREADABLE),
     -60003: ("document_broken", {"why": "the provider cannot read it"}),
     -60004: ("document_empty", {}),
     -60015: ("document_broken", {"why": "the provider cannot convert it"}),
