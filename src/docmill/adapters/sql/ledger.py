@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import clock, jobs, pages
+from docmill.adapters.sql import clock, jobs, pages, search
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.decisions import Claim, Decision, decide
 from docmill.adapters.sql.opening import GET_TASK, OnceTaken, open_task
@@ -28,7 +28,21 @@ from docmill.core.access import Owner
 from docmill.core.errors import NotFound
 from docmill.core.machine import Change, Verdict
 from docmill.core.task import Attempt, LoggedEvent, State, Task
-from docmill.ports import Delivery, Faces, Filter, Heard, JobFilter, JobListing, Listing, NewTask, Once, Transition
+from docmill.ports import (
+    Delivery,
+    Faces,
+    FailureCount,
+    Filter,
+    Found,
+    Heard,
+    JobFilter,
+    JobListing,
+    Listing,
+    NewTask,
+    Once,
+    Search,
+    Transition,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -121,7 +135,6 @@ PARSE_OF = Statement(
     "SELECT markdown_key, parsed_key FROM parses WHERE tenant = :tenant AND fingerprint = :fingerprint"
 )
 PING = Statement("SELECT 1")
-COUNTS = Statement("SELECT status, CAST(SUM(n) AS BIGINT) FROM task_counts GROUP BY status")
 
 
 class SqlLedger:
@@ -183,6 +196,12 @@ class SqlLedger:
 
     async def faces(self, where: Filter) -> Faces:
         return await self._database.glance(pages.faces(where), tenant=where.who.tenant)
+
+    async def search(self, where: Search) -> Found:
+        return await self._database.read(search.search(where, self._database.dialect), tenant=where.who.tenant)
+
+    async def failures(self, where: Search) -> list[FailureCount]:
+        return await self._database.glance(search.failures(where, self._database.dialect), tenant=where.who.tenant)
 
     async def events(
         self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
@@ -247,8 +266,10 @@ class SqlLedger:
     async def ping(self) -> None:
         await self._database.glance(_rows(PING))
 
-    async def counts(self) -> dict[str, int]:
-        return {row[0]: int(row[1]) for row in await self._database.glance(_rows(COUNTS))}
+    async def counts(self, who: Owner | None = None, project_id: int | None = None) -> dict[str, int]:
+        if who is None:
+            return {row[0]: int(row[1]) for row in await self._database.glance(_rows(search.COUNTS))}
+        return await self._database.glance(search.counts(who.tenant, who.user, project_id), tenant=who.tenant)
 
 
 def _rows(statement: Statement, **params: object) -> Op[list[Row]]:
