@@ -16,7 +16,7 @@ from babel.messages.pofile import read_po, write_po
 
 CONSOLE = Path(__file__).parents[1] / "src" / "docmill" / "console"
 METHODS = [("**.py", "python"), ("templates/**.html", "jinja2.ext:babel_extract")]
-KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "noop": None, "count": (1, 2)}
+KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "noop": None, "words": None, "count": (1, 2)}
 OPTIONS = {"templates/**.html": {"trimmed": "false", "newstyle_gettext": "true"}}
 LANGUAGES = ("de", "zh")
 

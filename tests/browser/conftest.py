@@ -1,20 +1,30 @@
-"""A service with a few documents, a worker that never answers, a receiver of webhooks, and Debian's Chromium."""
+"""A service with 2,500 tasks, a worker that never answers, a receiver of webhooks, and Debian's Chromium."""
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from docmill import compose
+from docmill.core import machine
+from docmill.core.access import LOCAL
+from docmill.core.task import Wishes
+from docmill.ports import Ledger, NewTask
+from docmill.settings import Settings
 from support.model_peer import ModelPeer
 from support.receiver import Receiver
 from support.servers.chromium import QUIET_FLAGS
+from support.servers.debian import ProgramMissing, ensure_chinese_font
 from support.serving import Etl, Service
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -69,11 +79,34 @@ def wait_for(look: Callable[[], Any], told: Callable[[], Any], seconds: float = 
     return found
 
 
+OLD_TASKS = 2_500
+OLD_FAILURES = 60
+"""More than a page shows."""
+AT_ONCE = 250
+
+
+async def add_old_tasks(data: Path) -> None:
+    """Tasks that ended before the service starts, written straight into its ledger."""
+    async with compose.opened(Settings(data=data)) as ports:
+        for start in range(0, OLD_TASKS, AT_ONCE):
+            await asyncio.gather(*(add_old_task(ports.ledger, n) for n in range(start, start + AT_ONCE)))
+
+
+async def add_old_task(ledger: Ledger, number: int) -> None:
+    name = "Oldest Contract.pdf" if number == 0 else f"scan-{number:04}.pdf"
+    fault = "the disk was full" if 1 <= number <= OLD_FAILURES else None
+    new = NewTask(LOCAL.tenant, LOCAL.user, 1, name, "", 1, Wishes(), source_size=1000 + number, upload_fault=fault)
+    task, _ = await ledger.open(new, attempt_id=uuid4())
+    if not task.is_final:
+        await ledger.decide(task.id, lambda one, attempt: machine.cancel(one, attempt, force=False))
+
+
 @dataclass
 class Stage:
     url: str
     etl: Etl
     document: str
+    office: str
     completed: int
     failed: int
     held: int
@@ -92,6 +125,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         workers = {"quiet": {"dialect": "secretary", "url": f"http://127.0.0.1:{worker.server_port}/pdf/process"}}
         data = tmp_path_factory.mktemp("console") / "data"
         model.answers = [FOUND]
+        asyncio.run(add_old_tasks(data))
         settings = {
             "DOCMILL_WORKERS": json.dumps(workers),
             "DOCMILL_LLM": model.settings(),
@@ -104,7 +138,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             assert 201 == client.post("/api/v1/webhooks", json=hook).status_code
             etl.post("/rules", json=RULE)
             done = etl.done("report.en.pdf", (SAMPLES / "report.en.pdf").read_bytes())
-            etl.done("notes.docx", (SAMPLES / "notes.docx").read_bytes())
+            office = etl.done("notes.docx", (SAMPLES / "notes.docx").read_bytes())["metadata"]["document_id"]
             etl.done("invoice.en.pdf", (SAMPLES / "invoice.en.pdf").read_bytes())
             held = etl.submit("contract.pdf", b"%PDF-1.7 held elsewhere", engine="quiet")
             broken = [etl.submit(f"broken-{n}.pdf", b"%PDF-1.7 not really") for n in (1, 2)]
@@ -119,13 +153,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
                     headers={"Authorization": f"Bearer {token}"},
                 )
             document = done["metadata"]["document_id"]
-            yield Stage(service.url, etl, document, done["task_id"], failed["task_id"], held, receiver)
+            yield Stage(service.url, etl, document, office, done["task_id"], failed["task_id"], held, receiver)
         worker.shutdown()
         thread.join(60)
 
 
 @pytest.fixture(scope="module")
 def browser(chromium: Path) -> Iterator[Browser]:
+    with suppress(ProgramMissing):  # where nothing can be installed, there may be a font of another name
+        ensure_chinese_font()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(QUIET_FLAGS))
         yield browser

@@ -18,7 +18,7 @@ from docmill.core.errors import Conflict, Invalid, NotFound
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Handover, Verdict
 from docmill.core.task import Fault, Stage, State, Status, Task
-from docmill.ports import Filter, Once
+from docmill.ports import FailureCount, Filter, Once, Search
 from support.databases import KINDS, open_database, url_of
 from support.ledgers import (
     ANNA,
@@ -401,3 +401,75 @@ async def test_faces_of_an_older_docmill_get_the_keys_of_today(
 
 def asked(query: Query) -> Op[Sequence[Row]]:
     return (yield query)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("rechnung", ["Rechnung MÄRZ.pdf", "rechnung märz.pdf"]),
+        ("märz", ["Rechnung MÄRZ.pdf", "rechnung märz.pdf"]),
+        ("MÄRZ.PDF", ["Rechnung MÄRZ.pdf", "rechnung märz.pdf"]),
+        ("100%", ["100%_[a]*?.pdf"]),
+        ("_[A]*?", ["100%_[a]*?.pdf"]),
+        ("h_u", []),
+        ("报", ["报告.pdf"]),
+        ("^x-]y\\d$", ["^x-]y\\d$.pdf"]),
+    ],
+)
+async def test_tasks_are_found_by_a_part_of_their_name_in_either_case(ledger: SqlLedger, name, found) -> None:
+    for one in ("rechnung märz.pdf", "Rechnung MÄRZ.pdf", "100%_[a]*?.pdf", "报告.pdf", "^x-]y\\d$.pdf"):
+        await opened(ledger, a_task(name=one))
+    await opened(ledger, a_task(BERT, name="Rechnung märz 100%_[a]*? 报告 of somebody else.pdf"))
+
+    page = await ledger.search(Search(ANNA, name=name))
+
+    assert (found, None) == ([task.filename for task in page.tasks], page.next_before)
+
+
+async def test_a_search_looks_at_a_bounded_part_and_says_where_to_go_on(ledger: SqlLedger) -> None:
+    old = await opened(ledger, a_task(name="needle.pdf"))
+    others = [await opened(ledger) for _ in range(5)]
+    new = await opened(ledger, a_task(name="needle.pdf", project=8))
+
+    first = await ledger.search(Search(ANNA, name="needle", max_scanned=3))
+    assert ([new.id], others[3].id) == ([task.id for task in first.tasks], first.next_before)
+    second = await ledger.search(Search(ANNA, name="needle", max_scanned=3, before=first.next_before))
+    assert ([], others[0].id) == (list(second.tasks), second.next_before)
+    third = await ledger.search(Search(ANNA, name="needle", max_scanned=3, before=second.next_before))
+    assert ([old.id], None) == ([task.id for task in third.tasks], third.next_before)
+
+    full = await ledger.search(Search(ANNA, name="needle", limit=1))
+    assert ([new.id], new.id) == ([task.id for task in full.tasks], full.next_before)
+    assert [new.id] == [task.id for task in (await ledger.search(Search(ANNA, 8, "pending"))).tasks]
+    assert [] == list((await ledger.search(Search(ANNA, status="failed"))).tasks)
+
+
+async def test_failures_are_counted_by_code(ledger: SqlLedger) -> None:
+    for n in range(3):
+        task, attempt = await claimed(ledger, await opened(ledger, a_task(name=f"{n}.pdf", project=n % 2)))
+        await fail(ledger, task.id, attempt.id)
+    await opened(ledger)
+    task, attempt = await claimed(ledger, await opened(ledger, a_task(BERT)))
+    await fail(ledger, task.id, attempt.id)
+
+    assert [FailureCount("document_broken", 3)] == await ledger.failures(Search(ANNA))
+    assert [FailureCount("document_broken", 1)] == await ledger.failures(Search(ANNA, 1))
+    assert [FailureCount("document_broken", 1)] == await ledger.failures(Search(ANNA, name="2.PDF"))
+    assert [FailureCount("document_broken", 2)] == await ledger.failures(Search(ANNA, max_scanned=2))
+    found = await ledger.search(Search(ANNA, status="failed", error_code="document_broken"))
+    assert ["2.pdf", "1.pdf", "0.pdf"] == [task.filename for task in found.tasks]
+    assert [] == list((await ledger.search(Search(ANNA, status="failed", error_code="parse_timeout"))).tasks)
+
+
+async def test_tasks_are_counted_by_status_of_one_owner_and_of_all(ledger: SqlLedger) -> None:
+    task, attempt = await claimed(ledger, await opened(ledger, a_task(project=8)))
+    await fail(ledger, task.id, attempt.id)
+    await opened(ledger)
+    await opened(ledger, a_task(BERT))
+
+    def present(counts: dict[str, int]) -> dict[str, int]:
+        return {status: count for status, count in counts.items() if count}
+
+    assert {"pending": 1, "failed": 1} == present(await ledger.counts(ANNA))
+    assert {"failed": 1} == present(await ledger.counts(ANNA, 8))
+    assert {"pending": 2, "failed": 1} == present(await ledger.counts())

@@ -160,6 +160,8 @@ def redis_check(ports: Ports) -> Callable[[], Awaitable[str | None]]:
 
 def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authenticator) -> None:
     """The pages for people, beside the doors for programs."""
+    from starlette.exceptions import HTTPException
+
     from docmill.console import Console, ConsoleOptions
     from docmill.http.peers import bucket_of, networks, peer_of
 
@@ -178,6 +180,8 @@ def add_console(app: FastAPI, settings: Settings, ports: Ports, auth: Authentica
         ),
     )
     app.router.routes.extend(console.routes())
+    for kind in (DocmillError, HTTPException):
+        app.add_exception_handler(kind, console.pages_for_browsers(app.exception_handlers[kind]))
 
 
 @asynccontextmanager

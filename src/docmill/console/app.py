@@ -57,6 +57,7 @@ KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 log = structlog.get_logger("docmill.console")
 
 Page = Callable[["Console", Visit], Awaitable[Response]]
+ErrorAnswer = Callable[[Request, Exception], Awaitable[Response]]
 Action = Callable[["Console", Visit, Form], Awaitable[Response]]
 
 
@@ -108,6 +109,19 @@ class Console:
     def render(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
         body = self.renderer.render(visit, template, needs_sign_in=self.options.needs_sign_in, **values)
         return self._dressed(visit, Response(body, status, media_type="text/html"))
+
+    def confirm(self, visit: Visit, form: Form, *, title: str, losses: list[str], button: str, back: str) -> Response:
+        """Ask before something is destroyed, on a page of its own: it works without JavaScript."""
+        return self.render(
+            visit,
+            "confirm.html",
+            heading=title,
+            losses=losses,
+            button=button,
+            back=back,
+            action=visit.request.url.path,
+            fields=form.fields,
+        )
 
     def redirect(self, visit: Visit, to: str) -> Response:
         return self._dressed(visit, RedirectResponse(to, 303))
@@ -178,6 +192,26 @@ class Console:
         request_id = visit.request.scope.get("state", {}).get("request_id", "")
         return self.render(visit, "failed.html", error.status, error=error, request_id=request_id, page="")
 
+    def pages_for_browsers(self, answer: Callable[..., Any]) -> ErrorAnswer:
+        """An error as a page where a browser asks for one; programs get what *answer* makes of it."""
+
+        async def answered(request: Request, error: Exception) -> Response:
+            response: Response = await answer(request, error)
+            if request.method != "GET" or not _prefers_html(request.headers.get("accept", "")):
+                return response
+            fault = unwrap(error)
+            if response.status_code == 404 and not isinstance(fault, DocmillError):
+                fault = NotFound("route_not_found")
+            if not isinstance(fault, DocmillError):
+                return response
+            try:
+                who = await self.identify(request.headers)
+            except DocmillError:
+                who = NOBODY
+            return self.failed(self._visit(request, who), fault)
+
+        return answered
+
     def _visit(self, request: Request, who: Principal) -> Visit:
         return open_visit(request, self.ports, who, self.sessions, has_session=COOKIE in request.cookies)
 
@@ -205,6 +239,7 @@ PAGES: dict[str, Page] = {
     "/": inbox.show,
     "/tasks": tasks.show,
     "/tasks/rows": tasks.rows,
+    "/tasks/counts": tasks.counts,
     "/tasks/{task_id:int}": task.show,
     "/tasks/{task_id:int}/live": task.live,
     "/tasks/{task_id:int}/artifacts/{name}": task.artifact,
@@ -219,6 +254,7 @@ PAGES: dict[str, Page] = {
 }
 ACTIONS: dict[str, Action] = {
     "/tasks/bulk": tasks.bulk,
+    "/tasks/retry-failed": tasks.retry_failed,
     "/tasks/{task_id:int}/cancel": task.cancel,
     "/tasks/{task_id:int}/retry": task.retry,
     "/tasks/{task_id:int}/mount": task.mount,
@@ -239,6 +275,11 @@ ACTIONS: dict[str, Action] = {
     "/settings/keys/revoke": settings.revoke_key,
     "/sign-out": sign_in.leave,
 }
+
+
+def _prefers_html(accept: str) -> bool:
+    """As browsers say it. Programs ask for JSON or for anything."""
+    return "text/html" in accept.lower()
 
 
 def _static() -> dict[str, tuple[str, bytes]]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from docmill.console import telling
 from docmill.console.visit import THEMES, Visit
-from docmill.console.words import HTML_LANG, LANGUAGES, words
+from docmill.console.words import HTML_LANG, LANGUAGES, Words, words
 from docmill.core.face import iso
 from docmill.core.machine import wire_status
 
@@ -58,6 +58,7 @@ def _environment(language: str) -> Environment:
         "navigation": [(name, ADDRESSES.get(name, f"/{name}")) for name in NAVIGATION],
         "wire_status": wire_status,
         "explain": said.explain,
+        "detail_of": said.detail,
         "status_word": partial(telling.status_word, said),
         "status_sentence": partial(telling.status_sentence, said),
         "event_sentence": partial(telling.event_sentence, said),
@@ -65,7 +66,13 @@ def _environment(language: str) -> Environment:
         "stage_word": partial(telling.stage_word, said),
         "state_word": partial(telling.state_word, said),
     }
-    environment.filters |= {"time": time_tag, "size": size, "duration": duration, "iso": iso}
+    environment.filters |= {
+        "time": time_tag,
+        "size": partial(size, said),
+        "duration": partial(duration, said),
+        "number": said.number,
+        "iso": iso,
+    }
     return environment
 
 
@@ -77,21 +84,24 @@ def time_tag(ms: int | None) -> str:
     return Markup('<time datetime="{}">{} UTC</time>').format(stamp, stamp[:16].replace("T", " "))
 
 
-def size(count: int | None) -> str:
+def size(said: Words, count: int | None) -> str:
     if count is None:
         return "–"
     number = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+    for unit in ("B", "KB", "MB"):
+        if number < 1000:
+            return f"{said.number(number, 0 if unit == 'B' or number >= 100 else 1)} {unit}"
         number /= 1000
-    return str(count)
+    return f"{said.number(number, 0 if number >= 100 else 1)} GB"
 
 
-def duration(ms: int | None) -> str:
+def duration(said: Words, ms: int | None) -> str:
     if ms is None:
         return "–"
     if ms < 1000:
         return f"{ms} ms"
     seconds = ms / 1000
-    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds < 60:
+        return f"{said.number(seconds, 1)} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{said.number(minutes)} min" + (f" {rest} s" if rest else "")

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from docmill.console.words import noop
 from docmill.core.errors import DocmillError
 from docmill.core.rules import Draft
 from docmill.work import rulebook
@@ -35,9 +36,9 @@ def read(text: str) -> tuple[dict[str, Any] | None, list[Flaw]]:
     except json.JSONDecodeError as error:
         return None, [Flaw(error.lineno, error.colno, error.msg)]
     except RecursionError:
-        return None, [Flaw(1, 1, "nested too deeply")]
+        return None, [Flaw(1, 1, noop("The schema is nested too deeply."))]
     if not isinstance(schema, dict):
-        return None, [Flaw(1, 1, "a schema is a JSON object")]
+        return None, [Flaw(1, 1, noop("A schema must be a JSON object."))]
     flaws = [*_against_meta_schema(text, schema)]
     if not flaws:
         try:
@@ -57,7 +58,7 @@ def _against_meta_schema(text: str, schema: dict[str, Any]) -> Iterator[Flaw]:
             line, column = place_of(text, list(error.instance_path))
             yield Flaw(line, column, error.message[:300])
     except (jsonschema_rs.ReferencingError, ValueError):
-        yield Flaw(*place_of(text, ["$schema"]), "this draft of JSON Schema is not known")
+        yield Flaw(*place_of(text, ["$schema"]), noop("This draft of JSON Schema is not supported."))
 
 
 def _known_only(uri: str) -> Any:

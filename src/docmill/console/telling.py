@@ -44,11 +44,11 @@ def state_word(_: Words, state: State) -> str:
     return {
         State.QUEUED: _("waiting"),
         State.RUNNING: _("running"),
-        State.HANDED_OVER: _("with an external worker"),
+        State.HANDED_OVER: _("at an external worker"),
         State.SUCCEEDED: _("succeeded"),
         State.FAILED: _("failed"),
-        State.DROPPED: _("dropped"),
-        State.GIVEN_BACK: _("given back"),
+        State.DROPPED: _("discarded"),
+        State.GIVEN_BACK: _("returned to the queue"),
     }[state]
 
 
@@ -56,30 +56,37 @@ def status_sentence(_: Words, task: Task) -> str:
     """Where the task is, and what happens next."""
     status = wire_status(task)
     if status == "pending":
-        if task.errors or task.crashes or task.lost_workers:
-            return _("The last try failed; the next one starts by itself in a moment.")
-        return _("Waiting for a free worker. It starts by itself.")
+        if has_failed_before(task):
+            return _(
+                "Attempt %(n)s did not finish. Waiting for attempt %(next)s.", n=task.attempt - 1, next=task.attempt
+            )
+        return _("Waiting for a free worker.")
     if status == "mineru_parsing":
         if task.job_id and task.job_id == task.attempt_id:
-            return _("An external worker reads the document and reports back. Postprocessing follows.")
+            return _("An external worker is processing the document. Postprocessing follows.")
         if task.pages_total:
             return _(
-                "Reading page %(done)s of %(total)s. Postprocessing follows by itself.",
+                "Reading page %(done)s of %(total)s. Postprocessing follows.",
                 done=task.pages_done or 0,
                 total=task.pages_total,
             )
-        return _("Reading the document. Postprocessing follows by itself.")
+        return _("Reading the document. Postprocessing follows.")
     if status == "llm_processing":
         if task.stage is Stage.PUBLISH:
-            return _("Storing the document. Then it is done.")
-        return _("Applying the rule. Then the document is stored.")
+            return _("Storing the document.")
+        return _("Applying the rule. Storing the document follows.")
     if status == "completed":
         if task.damaged_pages:
-            return _("Done, but some pages were damaged. What could be read is there.")
-        return _("Done. The document is stored and can be opened.")
+            return _("Some pages are damaged. The readable parts are available.")
+        return _("The document is ready.")
     if status == "cancelled":
-        return _("Cancelled. Nothing more happens unless you retry it.")
-    return _("Failed. Nothing more happens unless you retry it.")
+        return _("Retry the task to process it again.")
+    return _("The reason is shown below.")
+
+
+def has_failed_before(task: Task) -> bool:
+    """Whether the task waits for another attempt after one that failed or whose worker was lost."""
+    return task.status is Status.PENDING and bool(task.errors or task.crashes or task.lost_workers)
 
 
 def event_sentence(_: Words, event: LoggedEvent) -> str:
@@ -89,6 +96,7 @@ def event_sentence(_: Words, event: LoggedEvent) -> str:
 
 def _event(_: Words, kind: str, data: dict[str, Any]) -> str | None:
     stage = stage_word(_, str(data.get("stage", "")))
+    message = _message(_, data)
     match kind:
         case "submitted":
             return _("Submitted")
@@ -99,40 +107,40 @@ def _event(_: Words, kind: str, data: dict[str, Any]) -> str | None:
         case "progress":
             return _("Progress %(n)s %%", n=data.get("progress", 0))
         case "handed_over":
-            return _("Handed over to the worker %(worker)s", worker=data.get("worker", ""))
+            return _("Handed over to worker %(worker)s", worker=data.get("worker", ""))
         case "stage_succeeded" if data.get("cache_hit"):
-            return _("%(stage)s reused from an equal document", stage=stage)
+            return _("%(stage)s reused from an identical document", stage=stage)
         case "stage_succeeded":
             return _("%(stage)s succeeded", stage=stage)
         case "completed":
             return _("Completed")
         case "failed":
-            return _("Failed: %(message)s", message=data.get("message", ""))
+            return _("Failed: %(message)s", message=message)
         case "retry_scheduled":
-            return _("Failed and tries again: %(message)s", message=data.get("message", ""))
+            return _("Failed, will be retried: %(message)s", message=message)
         case "cancelled" if data.get("forced"):
-            return _("Cancelled by force")
+            return _("Force cancelled")
         case "cancelled":
             return _("Cancelled")
         case "retried":
             return _("Retried from %(stage)s", stage=stage_word(_, str(data.get("from_stage", ""))))
         case "given_back":
-            return _("Given back by a worker that shut down")
+            return _("Returned to the queue because the worker shut down")
         case "worker_lost":
-            return _("The worker died; another one starts over")
+            return _("The worker was lost; another worker starts over")
         case "isolated":
-            return _("Runs alone, because workers died repeatedly on this task")
+            return _("Runs in isolation because workers were lost repeatedly on this task")
         case "worker_error":
             return _("The worker reported an error: %(message)s", message=data.get("message", ""))
         case "mounted":
             return _("Mounted at %(path)s", path=data.get("path", ""))
         case "twin_drift":
-            return _("The twin was edited by somebody and was kept")
+            return _("The twin had been edited and was not overwritten")
     return None
 
 
-def group_of(task: Task) -> str:
-    """Which tab a task belongs to."""
-    if task.status is Status.FAILED:
-        return "attention"
-    return "done" if task.is_final else "running"
+def _message(_: Words, data: dict[str, Any]) -> str:
+    """Why something failed, in the visitor's language as far as its code is known."""
+    code, message = str(data.get("code", "")), str(data.get("message", ""))
+    known = _.explain(code)
+    return _.detail(code, message) or (known[0] if known else message)

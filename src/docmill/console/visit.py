@@ -92,6 +92,15 @@ class Form:
     def all(self, name: str) -> list[str]:
         return [value for key, value in self._pairs if key == name]
 
+    @property
+    def is_confirmed(self) -> bool:
+        return self.get("confirmed") == "1"
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """What the visitor sent, to be sent once more from a page that asks for confirmation."""
+        return [pair for pair in self._pairs if pair[0] != "token"]
+
 
 async def read_form(visit: Visit, sessions: Sessions) -> Form:
     """Forbidden unless the token is this browser's: then another site cannot have sent it."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
@@ -25,7 +24,7 @@ from docmill.http.errors import problems
 from docmill.http.wire import PRIVATE, encode
 from docmill.ports import Ports
 from docmill.work import documents, pages
-from docmill.work.intake import clean_name
+from docmill.work.intake import attachment
 
 MAX_RANGE_DIGITS: Final = 19
 UNTRUSTED: Final = {
@@ -228,10 +227,3 @@ def read_range(header: str | None, size: int) -> tuple[int, int] | None:
         return start, size
     # A range that ends before it begins is no range at all (RFC 9110), and the whole is sent.
     return (start, min(int(found[2]) + 1, size)) if int(found[2]) >= start else None
-
-
-def attachment(filename: str) -> str:
-    """Content-Disposition with the name in ASCII for old clients and in full for all others (RFC 6266)."""
-    name = clean_name(filename)
-    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -79,6 +79,39 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """Which tasks to look for, newest first, in a part of the list that bounds the cost."""
+
+    who: Owner
+    project_id: int | None = None
+    status: str | None = None
+    """As on the wire."""
+    name: str = ""
+    """A part of the file name, in upper or lower case."""
+    error_code: str | None = None
+    before: int | None = None
+    """The last id of the part before."""
+    limit: int = 50
+    max_scanned: int = 10_000
+    """Rows of the list that one search looks at: names have no index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    tasks: Sequence[Task]
+    next_before: int | None
+    """Where to go on; None: all tasks were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """How many failed tasks have this error code."""
+
+    code: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs a list shows, newest first. *before_ms*: the start of the last job of the page before."""
 
@@ -186,6 +219,12 @@ class Ledger(Protocol):
         """The same page, each task as the JSON text that clients get."""
         ...
 
+    async def search(self, where: Search) -> Found: ...
+
+    async def failures(self, where: Search) -> list[FailureCount]:
+        """The failed ones among the newest *max_scanned* failed tasks, the most frequent first."""
+        ...
+
     async def events(
         self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
     ) -> list[LoggedEvent]: ...
@@ -253,8 +292,8 @@ class Ledger(Protocol):
         """Raises if the database does not answer."""
         ...
 
-    async def counts(self) -> dict[str, int]:
-        """Tasks by status, of everybody: for metrics."""
+    async def counts(self, who: Owner | None = None, project_id: int | None = None) -> dict[str, int]:
+        """Tasks by status as on the wire: of one owner, or of all for metrics. A status without tasks may be absent."""
         ...
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from mimetypes import guess_extension, guess_type
+from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
 
@@ -171,8 +172,10 @@ def _folder(document_id: UUID) -> str:
 
 
 def _described(thing: NormalizedDocument | Asset) -> tuple[str, str]:
-    """Media type and file name. An asset knows its type; a document's is guessed from its title."""
+    """Media type and file name. An asset knows its type; a document has the extension of its title or of its file."""
     if isinstance(thing, Asset):
         return thing.media_type, f"{thing.ref.asset_id}{guess_extension(thing.media_type) or ''}"
     title = thing.meta.title or str(thing.ref.document_id)
+    if guess_type(title)[0] is None and isinstance(thing.blob, FileBlob):
+        title += PurePosixPath(thing.blob.uri).suffix
     return guess_type(title)[0] or UNKNOWN_TYPE, title

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from urllib.parse import quote
 from uuid import uuid4
 
 from docmill.core.access import Principal
@@ -148,3 +150,10 @@ def clean_name(filename: str) -> str:
     name = filename.replace("\\", "/").rsplit("/", 1)[-1]
     name = "".join(ch for ch in name if ch.isprintable() and not 0xD800 <= ord(ch) <= 0xDFFF).strip()
     return name[:MAX_NAME] or "document"
+
+
+def attachment(filename: str) -> str:
+    """Content-Disposition with the name in ASCII for old clients and in full for all others (RFC 6266)."""
+    name = clean_name(filename)
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

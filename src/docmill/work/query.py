@@ -14,7 +14,7 @@ from docmill.core.access import Principal
 from docmill.core.errors import BadRequest, DocmillError, Gone, NotFound, TooLarge
 from docmill.core.face import MAX_LISTED_RESULT_BYTES, insert_result, omit_result
 from docmill.core.task import LoggedEvent, Status, Task
-from docmill.ports import Faces, Filter, Listing, Ports
+from docmill.ports import Faces, FailureCount, Filter, Found, Listing, Ports, Search
 from docmill.work import sweep
 from docmill.work.objects import objects, read_json
 from docmill.work.turns import line_up
@@ -66,6 +66,24 @@ async def faces(ports: Ports, where: Filter) -> Faces:
         read = await _small_results(ports, await ports.ledger.batch(found.unread, where.who))
         found = replace(found, faces=[(id_, _with_result(face, read.get(id_))) for id_, face in found.faces])
     return replace(found, faces=await ports.runstate.newest_faces(found.faces)) if ports.runstate else found
+
+
+async def search(ports: Ports, where: Search) -> Found:
+    """Tasks that match, from a bounded part of the list; `next_before` says where to go on."""
+    found = await ports.ledger.search(where)
+    if ports.runstate and where.status is None:
+        return replace(found, tasks=await ports.runstate.newest(found.tasks))
+    return found
+
+
+async def failures(ports: Ports, where: Search) -> list[FailureCount]:
+    """Failed tasks by error code, the most frequent first."""
+    return await ports.ledger.failures(where)
+
+
+async def counts(ports: Ports, who: Principal, project_id: int | None = None) -> dict[str, int]:
+    """The caller's tasks by status as on the wire."""
+    return await ports.ledger.counts(who.owner, project_id)
 
 
 async def stirring(ports: Ports, who: Principal) -> list[Task]:

@@ -13,6 +13,10 @@ PROGRAMS = {
     "npm": ("npm",),
 }
 """Package -> the names under which its program may be there already."""
+FONT = "fonts-wqy-microhei"
+"""Chinese letters, in a small package: without any, screenshots show boxes."""
+FONTS = Path("/usr/share/fonts")
+CHINESE = ("*wqy*", "*CJK*", "*Droid*Fallback*")
 
 
 class ProgramMissing(Exception):
@@ -30,6 +34,11 @@ def ensure(package: str) -> Path:
 
 def find(package: str) -> Path | None:
     return next((Path(path) for name in PROGRAMS[package] if (path := shutil.which(name))), None)
+
+
+def ensure_chinese_font() -> None:
+    if FONTS.parent.is_dir() and not any(next(FONTS.rglob(name), None) for name in CHINESE):
+        install(FONT)
 
 
 def install(package: str) -> None:
@@ -59,5 +68,6 @@ if __name__ == "__main__":
     try:
         for name in PROGRAMS:
             ensure(name)
+        ensure_chinese_font()
     except ProgramMissing as missing:
         sys.exit(str(missing))

@@ -22,6 +22,7 @@ WITHOUT_IDS = {
     "/",
     "/tasks",
     "/tasks/rows",
+    "/tasks/counts",
     "/rules",
     "/rules/new",
     "/deliveries",
@@ -33,19 +34,20 @@ WITHOUT_IDS = {
 }
 FORMS: dict[str, dict[str, str]] = {
     "/tasks/bulk": {"action": "cancel", "task_id": "{task_id}"},
-    "/tasks/{task_id:int}/cancel": {"force": "1"},
+    "/tasks/retry-failed": {"code": "document_broken"},
+    "/tasks/{task_id:int}/cancel": {"force": "1", "confirmed": "1"},
     "/tasks/{task_id:int}/retry": {"from_stage": "mineru"},
     "/tasks/{task_id:int}/mount": {"table_id": "1"},
     "/rules/{rule_id:int}": {"name": "stolen", "mode": "skip", "postprocess_mode": "skip"},
-    "/rules/{rule_id:int}/delete": {},
+    "/rules/{rule_id:int}/delete": {"confirmed": "1"},
     "/rules/{rule_id:int}/test": {"name": "x", "postprocess_mode": "skip", "task_id": "{task_id}"},
     "/deliveries/webhooks/{webhook_id}/test": {},
     "/deliveries/webhooks/{webhook_id}/redeliver": {},
     "/deliveries/webhooks/{webhook_id}/switch": {"enabled": "0"},
     "/deliveries/webhooks/{webhook_id}/rotate": {},
-    "/deliveries/webhooks/{webhook_id}/remove": {},
+    "/deliveries/webhooks/{webhook_id}/remove": {"confirmed": "1"},
     "/deliveries/{notice_id:int}/redeliver": {},
-    "/settings/keys/revoke": {"key_id": "{key_id}"},
+    "/settings/keys/revoke": {"key_id": "{key_id}", "confirmed": "1"},
 }
 OWN_FORMS = {
     "/rules/new",
@@ -137,7 +139,7 @@ async def test_an_administrator_sees_no_page_of_another_tenant(scene):
 async def test_an_administrator_changes_nothing_of_another_tenant(scene):
     for path, fields in FORMS.items():
         answer = await scene.post("beta", path, fields)
-        if path == "/tasks/bulk":
+        if path in ("/tasks/bulk", "/tasks/retry-failed"):
             assert "acme" not in answer.text
             continue
         assert 404 == answer.status_code, (path, answer.text[:500])
@@ -154,7 +156,7 @@ async def test_an_administrator_manages_the_keys_of_the_own_tenant(scene):
     assert "key of beta" in page.text
     assert "key of member" in page.text
     assert "key of operator" not in page.text
-    for deployment_wide in ("Settings in force", "Doctor", 'name="tenant"', 'name="is_operator"'):
+    for deployment_wide in ("Current settings", "Diagnostics", 'name="tenant"', 'name="is_operator"'):
         assert deployment_wide not in page.text
 
     made = await scene.post("beta", "/settings/keys", {"name": "more", "user": "eve", "is_admin": "1"})
@@ -164,27 +166,31 @@ async def test_an_administrator_manages_the_keys_of_the_own_tenant(scene):
     for stolen in ({"tenant": "acme"}, {"is_operator": "1"}):
         assert 403 == (await scene.post("beta", "/settings/keys", {"name": "stolen", **stolen})).status_code
     assert "stolen" not in {one.name for one in await keys.listed(scene.visitor.ports, OPERATOR)}
-    assert 303 == (await scene.post("beta", "/settings/keys/revoke", {"key_id": found[0].id})).status_code
+    assert (
+        303
+        == (await scene.post("beta", "/settings/keys/revoke", {"key_id": found[0].id, "confirmed": "1"})).status_code
+    )
 
 
 async def test_a_member_manages_no_keys(scene):
-    assert "For administrators" in (await scene.get("member", "/settings")).text
+    assert "Administrators only" in (await scene.get("member", "/settings")).text
     assert 403 == (await scene.post("member", "/settings/keys", {"name": "mine"})).status_code
     assert 403 == (await scene.post("member", "/settings/keys/revoke", {"key_id": "{beta_key}"})).status_code
 
 
 async def test_an_operator_sees_the_deployment_but_no_documents_of_others(scene):
     page = (await scene.get("operator", "/settings")).text
-    for seen in ("Settings in force", "Doctor", "key of beta", "key of operator", "acme"):
+    for seen in ("Current settings", "Diagnostics", "key of beta", "key of operator", "acme"):
         assert seen in page
-    assert "At work now" in (await scene.get("operator", "/workers")).text
-    assert "At work now" not in (await scene.get("alice", "/workers")).text
+    assert "In progress" in (await scene.get("operator", "/workers")).text
+    assert "In progress" not in (await scene.get("alice", "/workers")).text
     for path in PAGES:
         if "{" in path:
             assert 404 == (await scene.get("operator", path)).status_code, path
     made = await scene.post("operator", "/settings/keys", {"name": "first of gamma", "tenant": "gamma", "user": "g"})
     assert 200 == made.status_code
-    assert 303 == (await scene.post("operator", "/settings/keys/revoke", {"key_id": "{beta_key}"})).status_code
+    revoke = {"key_id": "{beta_key}", "confirmed": "1"}
+    assert 303 == (await scene.post("operator", "/settings/keys/revoke", revoke)).status_code
 
 
 async def test_numbers_beyond_64_bits_are_not_found(scene):

@@ -59,10 +59,10 @@ async def test_a_test_message_is_sent_and_its_try_is_shown(visitor, receiver):
     lost = await visitor.fill("/deliveries", f"{webhook}/test")
 
     assert "said=arrived" in arrived.headers["location"]
-    assert "The test message arrived." in await visitor.see("/deliveries?said=arrived")
+    assert "Test message delivered." in await visitor.see("/deliveries?said=arrived")
     assert "said=lost" in lost.headers["location"]
     page = await visitor.see("/deliveries?said=lost")
-    for text in ("did not arrive", "webhook_refused", "webhook.test", "delivered", "dead"):
+    for text in ("was not delivered", "webhook_refused", "webhook.test", "delivered", "undelivered"):
         assert text in page
     assert "webhook.test" == Webhook(secret).verify(receiver.posts[0].body, receiver.posts[0].headers)["type"]
 
@@ -72,9 +72,9 @@ async def test_messages_are_narrowed_and_sent_again(visitor, receiver):
     task = await visitor.submit()
     await visitor.fill(f"/tasks/{task}", f"/tasks/{task}/cancel")
 
-    assert [True] == ["Send again" not in one for one in await sent(visitor, "pending")], "it is on its way"
+    assert [True] == [">Resend<" not in one for one in await sent(visitor, "pending")], "it is on its way"
     await visitor.fill("/deliveries", f"{webhook}/switch", enabled="0")
-    assert [True] == ["Send again" in one for one in await sent(visitor, "dead")]
+    assert [True] == [">Resend<" in one for one in await sent(visitor, "dead")]
     refused = await visitor.fill("/deliveries", "/deliveries/1/redeliver")
     assert (409, True) == (refused.status_code, "webhook_disabled" in refused.text)
     await visitor.fill("/deliveries", f"{webhook}/switch", enabled="1")
@@ -87,11 +87,14 @@ async def test_secrets_are_rotated_and_webhooks_removed(visitor, receiver):
     webhook, secret = await made(visitor, receiver)
 
     rotated = await visitor.fill("/deliveries", f"{webhook}/rotate")
-    assert "signed with the old secret, too" in rotated.text
+    assert "also signed with the previous secret" in rotated.text
     assert secret not in rotated.text
-    assert "two secrets in force" in await visitor.see("/deliveries")
+    assert "two active secrets" in await visitor.see("/deliveries")
     await visitor.fill("/deliveries", f"{webhook}/redeliver")
-    removed = await visitor.fill("/deliveries", f"{webhook}/remove")
+    asked = await visitor.fill("/deliveries", f"{webhook}/remove")
+    assert (200, True) == (asked.status_code, "delivery history are deleted" in asked.text)
+    assert receiver.url in await visitor.see("/deliveries"), "nothing happens before it is confirmed"
+    removed = await visitor.fill("/deliveries", f"{webhook}/remove", confirmed="1")
     assert "/deliveries?said=removed" == removed.headers["location"]
     assert "No webhooks yet" in await visitor.see("/deliveries")
     for action in ("test", "rotate", "switch", "remove", "redeliver"):
@@ -120,7 +123,7 @@ async def test_a_form_from_elsewhere_makes_no_webhook(visitor, receiver):
 async def test_a_task_lists_the_messages_about_it_and_sends_them_again(visitor, receiver):
     webhook, _ = await made(visitor, receiver)
     task, other = await visitor.submit(), await visitor.submit("other.pdf", b"%PDF-1.7 other")
-    assert "Messages to webhooks" not in await visitor.see(f"/tasks/{task}")
+    assert "Webhook messages" not in await visitor.see(f"/tasks/{task}")
     for one in (task, other):
         await visitor.fill(f"/tasks/{one}", f"/tasks/{one}/cancel")
 
@@ -128,7 +131,7 @@ async def test_a_task_lists_the_messages_about_it_and_sends_them_again(visitor, 
         page = await visitor.see(path)
         assert (1, 1) == (page.count("task.cancelled"), page.count("data-pending"))
         assert receiver.url in page
-        assert "on its way" in page
+        assert "pending" in page
         assert "/redeliver" not in page, "it is sent already"
     await visitor.fill("/deliveries", f"{webhook}/switch", enabled="0")
     assert "webhook_disabled" in await visitor.see(f"/tasks/{task}")
@@ -139,7 +142,7 @@ async def test_a_task_lists_the_messages_about_it_and_sends_them_again(visitor, 
 
     assert (303, f"/tasks/{task}?said=again") == (again.status_code, again.headers["location"])
     page = await visitor.see(f"/tasks/{task}?said=again")
-    assert "It is sent again." in page
+    assert "Message queued for sending." in page
     assert "data-pending" in page
 
 
@@ -155,7 +158,7 @@ async def test_a_message_is_linked_to_its_tries(visitor, receiver):
 
     assert 1 == page.count('class="group sent"')
     assert f'id="{place}" open' in page
-    assert f"Only messages about task {tasks[0]}." in page
+    assert f"Showing messages for task {tasks[0]} only." in page
     assert 2 == len(await sent(visitor, ""))
     assert "No messages" in await visitor.see("/deliveries?task=99")
 

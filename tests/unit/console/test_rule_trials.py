@@ -9,7 +9,7 @@ TYPED = {"name": "mine", "mode": "llm", "json_schema": SCHEMA, "strategy": "", "
 async def test_without_a_document_there_is_nothing_to_try_it_on(visitor):
     page = await visitor.see("/rules/new")
 
-    assert "As soon as a task has completed" in page
+    assert "Once a task has completed" in page
     assert "/rules/new/test" not in page
 
 
@@ -46,5 +46,5 @@ async def test_trying_saves_nothing_and_takes_no_foreign_form(visitor):
     foreign = await visitor.http.post("/rules/new/test", data={**TYPED, "task": "1", "token": "0" * 64})
 
     assert 403 == foreign.status_code
-    assert "No rules of your own yet" in await visitor.see("/rules")
+    assert "No custom rules yet" in await visitor.see("/rules")
     assert 404 == (await visitor.fill("/rules/new", "/rules/99/test", **TYPED, task="1")).status_code

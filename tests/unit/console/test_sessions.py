@@ -1,6 +1,7 @@
 """Signing in: a cookie that other sites cannot use, and that ends with sign-out and with its key."""
 
 import re
+from html import unescape
 
 import pytest
 
@@ -170,7 +171,7 @@ async def test_only_administrators_see_settings_and_make_keys(open_console):
         page = await visitor.see("/settings")
         answer = await visitor.fill("/settings", "/settings/keys", name="mine")
 
-        assert "For administrators" in page
+        assert "Administrators only" in page
         assert 403 == answer.status_code
 
 
@@ -183,3 +184,30 @@ async def test_a_key_is_shown_once(locked):
     assert 1 == answer.text.count('<code id="secret">dm_')
     assert "dm_" not in (await locked.see("/settings")).replace("dm_…", "")
     assert "laptop" in await locked.see("/settings")
+
+
+async def test_the_python_of_a_task_carries_the_key(open_console):
+    async with open_console(Principal("bob", "acme")) as visitor:
+        await sign_in(visitor)
+        headers = {"Authorization": f"Bearer {visitor.http.secret}"}
+        task = await visitor.submit(**headers)
+
+        page = await visitor.see(f"/tasks/{task}")
+
+        shown = unescape(page.partition('id="python">')[2].partition("</pre>")[0])
+        assert 'Client("http://localhost", api_key=os.environ["DOCMILL_API_KEY"])' in shown
+        compile(shown, "snippet.py", "exec")
+
+
+async def test_revoking_a_key_asks_first(open_console):
+    async with open_console(Principal("ann", "acme", is_admin=True)) as visitor:
+        await sign_in(visitor)
+        (key,) = await keys.listed(visitor.ports, Principal("ann", "acme", is_admin=True))
+
+        asked = await visitor.fill("/settings", "/settings/keys/revoke", key_id=key.id)
+
+        assert (200, True) == (asked.status_code, "lose access immediately" in asked.text)
+        assert f'name="key_id" value="{key.id}"' in asked.text
+        assert "Settings" in await visitor.see("/settings"), "the session goes on"
+        await visitor.fill("/settings", "/settings/keys/revoke", key_id=key.id, confirmed="1")
+        assert 303 == (await visitor.http.get("/settings")).status_code

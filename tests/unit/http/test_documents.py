@@ -11,8 +11,9 @@ from fastapi import FastAPI
 from docmill.core.access import Principal
 from docmill.http import contracts, documents, rules, tables
 from docmill.http.auth import AuthOptions
-from docmill.http.documents import attachment, read_range
+from docmill.http.documents import read_range
 from docmill.work import keys
+from docmill.work.intake import attachment
 from support import hostile
 
 DOCUMENTS, ASSETS, CONTRACTS = "/api/v1/documents", "/api/v1/assets", "/api/v1/contracts"

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 
-from docmill.adapters.sql import clock, jobs, pages
+from docmill.adapters.sql import clock, jobs, pages, search
 from docmill.adapters.sql.batching import Batcher, Result
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.decisions import Claim, Decision, decide
@@ -30,7 +30,20 @@ from docmill.core.access import Owner
 from docmill.core.errors import NotFound
 from docmill.core.machine import Change
 from docmill.core.task import Attempt, LoggedEvent, State, Task
-from docmill.ports import Delivery, Faces, Filter, JobFilter, JobListing, Listing, NewTask, Once, Transition
+from docmill.ports import (
+    Delivery,
+    Faces,
+    FailureCount,
+    Filter,
+    Found,
+    JobFilter,
+    JobListing,
+    Listing,
+    NewTask,
+    Once,
+    Search,
+    Transition,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +144,6 @@ ATTEMPTS = Statement(
     f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE id IN (SELECT value FROM {{each}}(CAST(:ids AS {{json}})))"
 )
 PING = Statement("SELECT 1")
-COUNTS = Statement("SELECT status, CAST(SUM(n) AS BIGINT) FROM task_counts GROUP BY status")
 
 
 BATCH_LOCK_S = 1.0
@@ -207,6 +219,12 @@ class SqlLedger:
     async def faces(self, where: Filter) -> Faces:
         return await self._database.read(pages.faces(where), tenant=where.who.tenant)
 
+    async def search(self, where: Search) -> Found:
+        return await self._database.read(search.search(where, self._database.dialect), tenant=where.who.tenant)
+
+    async def failures(self, where: Search) -> list[FailureCount]:
+        return await self._database.read(search.failures(where, self._database.dialect), tenant=where.who.tenant)
+
     async def events(
         self, task_id: int, *, after: int = 0, limit: int = 500, who: Owner | None = None
     ) -> list[LoggedEvent]:
@@ -270,8 +288,10 @@ class SqlLedger:
     async def ping(self) -> None:
         await self._database.read(_rows(PING))
 
-    async def counts(self) -> dict[str, int]:
-        return {row[0]: int(row[1]) for row in await self._database.read(_rows(COUNTS))}
+    async def counts(self, who: Owner | None = None, project_id: int | None = None) -> dict[str, int]:
+        if who is None:
+            return {row[0]: int(row[1]) for row in await self._database.read(_rows(search.COUNTS))}
+        return await self._database.read(search.counts(who.tenant, who.user, project_id), tenant=who.tenant)
 
 
 def _rows(statement: Statement, **params: object) -> Op[list[Row]]:

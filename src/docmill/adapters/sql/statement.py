@@ -4,8 +4,9 @@ A statement names its parameters `:like_this`. The few words in which the two en
 `{now}` the database's clock in milliseconds, `{moment}` the same when the statement began, so that it says one thing
 throughout (on SQLite every `{now}` does), `{lock}` and `{skip_locked}` row locks (SQLite has one writer and
 needs none), `{serial}` the type of a numbered key, `{each}` the elements of a JSON array (of type `{json}`), each of
-them a `value`, `{on_postgres}` the beginning of a line that is a comment elsewhere, `{blob_uri}` and `{parsed_key}`
-what the JSON text in `body` says of these, `{stored}` how a generated column is kept that is added to a table.
+them a `value`, `{on_postgres}` the beginning of a line that is a comment elsewhere, `{blob_uri}`, `{parsed_key}`
+and `{error_code}` what the JSON text in `body` says of these, `{stored}` how a generated column is kept that is added
+to a table, `{matches}` the operator that compares a text with a pattern of `search`.
 
 A statement that changes many rows at once is `Bulk`. It is written for one row, and says in its gap `{rows}` where the
 others come in, or `{and_rows}` where it already selects from something.
@@ -39,6 +40,8 @@ GAPS = {
         "stored": "VIRTUAL",
         "blob_uri": "json_extract(body, '$.blob.uri')",
         "parsed_key": "json_extract(body, '$.artifacts.parsed_key')",
+        "error_code": "json_extract(body, '$.fault.code')",
+        "matches": "GLOB",
     },
     "postgres": {
         "now": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
@@ -52,6 +55,8 @@ GAPS = {
         "stored": "STORED",
         "blob_uri": "(CAST(body AS JSONB) -> 'blob' ->> 'uri')",
         "parsed_key": "(CAST(body AS JSONB) -> 'artifacts' ->> 'parsed_key')",
+        "error_code": "(CAST(body AS JSONB) -> 'fault' ->> 'code')",
+        "matches": "~",
     },
 }
 

@@ -74,7 +74,21 @@ async def switch(console: Console, visit: Visit, form: Form) -> Response:
     return console.redirect(visit, f"/deliveries?said={'enabled' if enabled else 'disabled'}")
 
 
-async def remove(console: Console, visit: Visit, _: Form) -> Response:
+async def remove(console: Console, visit: Visit, form: Form) -> Response:
+    _ = visit.words
+    if not form.is_confirmed:
+        webhook = await webhooks.get(visit.ports, visit.who, _webhook(visit))
+        return console.confirm(
+            visit,
+            form,
+            title=_("Delete the webhook %(url)s?", url=webhook.url),
+            losses=[
+                _("Its signing secret and its delivery history are deleted and cannot be restored."),
+                _("Messages that have not been delivered yet will not be sent."),
+            ],
+            button=_("Delete"),
+            back="/deliveries",
+        )
     await webhooks.remove(visit.ports, visit.who, _webhook(visit))
     return console.redirect(visit, "/deliveries?said=removed")
 

@@ -58,6 +58,8 @@ class Leaf:
     spots: list[Spot] = field(default_factory=list)
     is_plain: bool = False
     """Too large, or too costly to format: shown as text."""
+    has_image: bool = True
+    """Whether there is a picture of the page; office documents and web pages have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ def _page_of(document: NormalizedDocument, parsed: Parsed, number: int) -> Leaf 
             if block.bbox
         ],
         is_plain,
+        has_image=parsed.media_type == "application/pdf" or parsed.media_type.startswith("image/"),
     )
 
 

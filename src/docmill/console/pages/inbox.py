@@ -27,7 +27,7 @@ async def show(console: Console, visit: Visit) -> Response:
         page="inbox",
         rules=rules,
         chosen_rule=visit.number("rule"),
-        engines=sorted(ports.engines | ports.workers),
+        engines=sorted(ports.engines | ports.workers, key=lambda name: (name != "local", name)),
         tasks=recent.tasks,
         total=recent.total,
         project_id=visit.number("project") or 0,

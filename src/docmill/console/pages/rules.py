@@ -61,8 +61,21 @@ async def save(console: Console, visit: Visit, form: Form) -> Response:
     return await _save(console, visit, await _rule(visit), form)
 
 
-async def delete(console: Console, visit: Visit, _: Form) -> Response:
-    await rulebook.remove(visit.ports, visit.who, (await _rule(visit)).id)
+async def delete(console: Console, visit: Visit, form: Form) -> Response:
+    rule, _ = await _rule(visit), visit.words
+    if not form.is_confirmed:
+        return console.confirm(
+            visit,
+            form,
+            title=_("Delete the rule %(name)s?", name=rule.name),
+            losses=[
+                _("Its schema, instructions and description are deleted and cannot be restored."),
+                _("Tasks that still wait for this rule will fail. Existing results are kept."),
+            ],
+            button=_("Delete"),
+            back=f"/rules/{rule.id}",
+        )
+    await rulebook.remove(visit.ports, visit.who, rule.id)
     return console.redirect(visit, "/rules?said=deleted")
 
 
@@ -82,7 +95,7 @@ async def test(console: Console, visit: Visit, form: Form) -> Response:
     chosen = form.get("task")
     try:
         if not chosen.isdecimal() or len(chosen) > 18:
-            raise Invalid("request_invalid", why="choose a document.")
+            raise Invalid("request_invalid", why=visit.words("Select a document."))
         found = await trial.try_rule(visit.ports, visit.who, draft, int(chosen))
         shown = await _shown(visit, found)
     except (Invalid, Conflict, NotFound) as error:
@@ -133,7 +146,7 @@ async def _save(console: Console, visit: Visit, rule: Rule | None, form: Form) -
         return await _editor(console, visit, rule, draft, text, flaws=flaws, status=422)
     try:
         if not 1 <= len(draft.name) <= 255:
-            raise Invalid("request_invalid", why="name: 1 to 255 characters.")
+            raise Invalid("request_invalid", why=visit.words("The name must have 1 to 255 characters."))
         if rule is None:
             rule = await rulebook.add(visit.ports, visit.who, draft)
         else:

@@ -39,6 +39,20 @@ async def create_key(console: Console, visit: Visit, form: Form) -> Response:
 
 
 async def revoke_key(console: Console, visit: Visit, form: Form) -> Response:
+    key = next((one for one in await keys.listed(visit.ports, visit.who) if one.id == form.get("key_id")), None)
+    _ = visit.words
+    if key and not form.is_confirmed:
+        return console.confirm(
+            visit,
+            form,
+            title=_("Revoke the API key %(name)s?", name=key.name),
+            losses=[
+                _("Programs that use this key lose access immediately, and console sessions opened with it end."),
+                _("A revoked key cannot be restored. Tasks and documents of its user are kept."),
+            ],
+            button=_("Revoke"),
+            back="/settings#keys",
+        )
     if not await keys.revoke(visit.ports, form.get("key_id"), visit.who):
         raise NotFound("route_not_found")
     return console.redirect(visit, "/settings#keys")

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from docmill.console.pages.tasks import address
+from docmill.console.telling import has_failed_before
 from docmill.console.visit import Form, Visit
 from docmill.core.errors import BadRequest, NotFound
+from docmill.core.output import stem_of
 from docmill.core.task import Attempt, LoggedEvent, State, Task
 from docmill.core.webhooks import Notice
 from docmill.ports import Delivery, Ports
 from docmill.work import control, query, webhooks
+from docmill.work.intake import attachment
 from docmill.work.objects import objects
 
 if TYPE_CHECKING:
@@ -78,10 +81,19 @@ async def _facts(visit: Visit, found: Task) -> dict[str, Any]:
         "task": found,
         "events": list(reversed(_condensed(events))),
         "bars": waterfall(attempts, round(time.time() * 1000)),
+        "due_ms": _due_ms(found, attempts),
         "artifacts": [name for name in ARTIFACTS if _key(found, name)],
         "deliveries": await _deliveries(visit.ports, found),
         "told": await _told(visit, found),
     }
+
+
+def _due_ms(found: Task, attempts: list[Attempt]) -> int | None:
+    """When the next attempt starts, if it waits for that after a failed one."""
+    if not has_failed_before(found):
+        return None
+    due = next((one.due_ms for one in attempts if one.id == found.attempt_id), None)
+    return due if due and due > time.time() * 1000 else None
 
 
 async def _deliveries(ports: Ports, found: Task) -> list[Delivery]:
@@ -97,7 +109,21 @@ async def _told(visit: Visit, found: Task) -> list[Told]:
 
 
 async def cancel(console: Console, visit: Visit, form: Form) -> Response:
-    await control.cancel(visit.ports, visit.who, _id(visit), force=form.get("force") == "1")
+    force, _ = form.get("force") == "1", visit.words
+    if force and not form.is_confirmed:
+        found = await query.task(visit.ports, visit.who, _id(visit))
+        return console.confirm(
+            visit,
+            form,
+            title=_("Force cancel %(name)s?", name=found.filename),
+            losses=[
+                _("Processing stops immediately, and the pages read so far are discarded."),
+                _("The original file is kept. You can retry the task later."),
+            ],
+            button=_("Force cancel"),
+            back=address(found.id),
+        )
+    await control.cancel(visit.ports, visit.who, _id(visit), force=force)
     return console.redirect(visit, address(_id(visit), "cancelled"))
 
 
@@ -109,7 +135,7 @@ async def retry(console: Console, visit: Visit, form: Form) -> Response:
 async def mount(console: Console, visit: Visit, form: Form) -> Response:
     table_id = form.get("table_id")
     if not table_id.isdecimal() or len(table_id) > 18:
-        raise BadRequest("request_invalid", why="table_id is not a number.")
+        raise BadRequest("request_invalid", why=visit.words("Select a table."))
     await control.mount(
         visit.ports, visit.who, _id(visit), table_id=int(table_id), json_path=form.get("json_path").strip()
     )
@@ -126,12 +152,19 @@ async def artifact(_: Console, visit: Visit) -> Response:
     if key is None or stored is None:
         raise NotFound("object_not_found", key=name[:64])
     headers = {
-        "Content-Disposition": f'attachment; filename="task-{found.id}-{name}"',
+        "Content-Disposition": attachment(_saved_as(found, name)),
         "Content-Length": str(stored.size),
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "Cache-Control": "private, no-store",
     }
     return StreamingResponse(store.stream(key), headers=headers, media_type=ARTIFACTS[name][1])
+
+
+def _saved_as(found: Task, name: str) -> str:
+    """The original under its own name; what was made of it under the same stem."""
+    if name == "source":
+        return found.filename
+    return f"{stem_of(found.filename)}.md" if name == "markdown.md" else f"{stem_of(found.filename)}.{name}"
 
 
 def waterfall(attempts: list[Attempt], now_ms: int) -> list[Bar]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import time
 from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
@@ -12,18 +13,25 @@ from starlette.responses import Response
 
 from docmill.console.visit import Form, Visit
 from docmill.core.access import Principal
-from docmill.core.errors import DocmillError
+from docmill.core.errors import RETRYABLE, DocmillError
+from docmill.core.machine import wire_status
 from docmill.core.task import Task
-from docmill.ports import Filter, Ports
+from docmill.ports import Found, Ports, Search
 from docmill.work import control, query
 
 if TYPE_CHECKING:
     from docmill.console.app import Console
 
 PAGE = 50
-SCAN = 100
-MAX_SCANNED = 2_000
-"""Rows that a search by name looks at: names have no index."""
+MAX_SEARCH_S = 2.0
+"""A search that takes longer shows what it has found, and a link that goes on."""
+MAX_RETRIED = 1_000
+"""Failed tasks that one click retries."""
+AT_ONCE = 50
+MAX_NAMED = 20
+"""Files that a confirmation names."""
+LATE_STAGES = ("postprocess", "mount", "twin")
+"""Stages whose retry does not need to read the file again."""
 GROUPS = {
     "attention": ("failed",),
     "running": query.ACTIVE,
@@ -42,40 +50,70 @@ class Choice:
     name: str
     before: int | None
 
+    def includes(self, task: Task) -> bool:
+        return (
+            wire_status(task) in self.statuses
+            and self.project_id in (None, task.project_id)
+            and self.name.casefold() in task.filename.casefold()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Tasks of one page, newest first."""
+
+    tasks: list[Task]
+    older: int | None
+    """The id to go on from; None: there are no more."""
+    is_partial: bool = False
+    """The search ended before the page was full; older tasks were not looked at yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failed tasks with the same code at the same stage."""
+    """Failed tasks with the same error code."""
 
     code: str
-    stage: str
-    tasks: list[Task]
+    count: int
+    is_retryable: bool
+    """Whether the code says that another try can help."""
 
 
 async def show(console: Console, visit: Visit) -> Response:
     choice = choice_of(visit)
-    counts = await counted(visit.ports, visit.who, choice.project_id)
-    found, older = await find(visit.ports, visit.who, choice)
-    groups = grouped(found) if choice.group == "attention" else []
+    found = await find(visit.ports, visit.who, choice)
     return console.render(
         visit,
         "tasks.html",
         page="tasks",
         choice=choice,
-        counts={name: sum(counts[status] for status in statuses) for name, statuses in GROUPS.items()},
-        statuses=counts,
-        tasks=found,
-        failures=[one for one in groups if len(one.tasks) > 1],
-        older=older,
+        counts=await counted(visit, choice),
+        statuses=GROUPS["all"],
+        tasks=found.tasks,
+        failures=await failures(visit, choice) if choice.group == "attention" else [],
+        max_retried=MAX_RETRIED,
+        older=found.older,
+        is_partial=found.is_partial,
         done=visit.number("done"),
         refused=visit.number("refused"),
     )
 
 
+async def counts(console: Console, visit: Visit) -> Response:
+    """The tabs with their counts as they are now, for a page that is open."""
+    choice = choice_of(visit)
+    return console.render(
+        visit, "task_tabs.html", choice=choice, counts=await counted(visit, choice), base="/tasks", done=None
+    )
+
+
 async def rows(console: Console, visit: Visit) -> Response:
-    """Some rows as they are now, for a page that is open."""
+    """Some rows as they are now, for a page that is open; new ones only if the page's filter lets them in."""
     ids = [int(one) for one in visit.query("ids").split(",") if one.isdecimal() and len(one) < 19][: query.MAX_BATCH]
     found = await query.batch(visit.ports, visit.who, ids) if ids else []
+    if visit.query("new") == "1":
+        choice = choice_of(visit)
+        found = [task for task in found if choice.includes(task)]
     is_short = visit.query("short") == "1"
     return console.render(visit, "rows.html", tasks=found, short=is_short)
 
@@ -84,6 +122,8 @@ async def bulk(console: Console, visit: Visit, form: Form) -> Response:
     """The same for many tasks at once. What one refuses does not stop the others."""
     ids = [int(one) for one in form.all("task") if one.isdecimal() and len(one) < 19]
     action, done, refused = form.get("action"), 0, 0
+    if action == "force" and ids and not form.is_confirmed:
+        return await _confirm_force(console, visit, form, ids)
     for task_id in dict.fromkeys(ids):
         try:
             if action in ("cancel", "force"):
@@ -93,10 +133,63 @@ async def bulk(console: Console, visit: Visit, form: Form) -> Response:
             done += 1
         except DocmillError:
             refused += 1
+    return console.redirect(visit, _back(form, done, refused))
+
+
+async def _confirm_force(console: Console, visit: Visit, form: Form, ids: list[int]) -> Response:
+    _ = visit.words
+    chosen = await query.batch(visit.ports, visit.who, ids[: query.MAX_BATCH])
+    return console.confirm(
+        visit,
+        form,
+        title=_.count("Force cancel %(n)s task?", "Force cancel %(n)s tasks?", len(ids)),
+        losses=[
+            ", ".join(task.filename for task in chosen[:MAX_NAMED]) + (" …" if len(ids) > MAX_NAMED else ""),
+            _("Processing stops immediately, and the pages read so far are discarded."),
+            _("The original files are kept. You can retry the tasks later."),
+        ],
+        button=_("Force cancel"),
+        back=form.get("next") if form.get("next").startswith("/tasks") else "/tasks",
+    )
+
+
+async def retry_failed(console: Console, visit: Visit, form: Form) -> Response:
+    """Retry the failed tasks with one error code, the newest first, each from the stage that failed."""
+    project = form.get("project")
+    wanted = Search(
+        visit.who.owner,
+        int(project) if project.isdecimal() and len(project) < 19 else None,
+        "failed",
+        clean_part(form.get("name")),
+        form.get("code"),
+        limit=MAX_RETRIED,
+    )
+    found = (await query.search(visit.ports, wanted)).tasks
+    done = 0
+    for start in range(0, len(found), AT_ONCE):
+        done += sum(await asyncio.gather(*(_retried(visit, task) for task in found[start : start + AT_ONCE])))
+    return console.redirect(visit, _back(form, done, len(found) - done))
+
+
+async def _retried(visit: Visit, task: Task) -> bool:
+    is_late = task.artifacts.markdown_key and task.fault and task.fault.stage in LATE_STAGES
+    try:
+        await control.retry(visit.ports, visit.who, task.id, from_stage="postprocess" if is_late else "mineru")
+    except DocmillError:
+        return False
+    return True
+
+
+def _back(form: Form, done: int, refused: int) -> str:
     back = form.get("next")
     back = back if back.startswith("/tasks") else "/tasks"
     mark = "&" if "?" in back else "?"
-    return console.redirect(visit, f"{back}{mark}done={done}&refused={refused}")
+    return f"{back}{mark}done={done}&refused={refused}"
+
+
+def clean_part(name: str) -> str:
+    """A part of a file name as somebody typed it."""
+    return name.replace("\0", "").strip()[:100]
 
 
 def choice_of(visit: Visit) -> Choice:
@@ -108,49 +201,56 @@ def choice_of(visit: Visit) -> Choice:
         group=group,
         statuses=(status,) if status in statuses else statuses,
         project_id=visit.number("project"),
-        name=visit.query("name").strip()[:100],
+        name=clean_part(visit.query("name")),
         before=visit.number("before"),
     )
 
 
-async def counted(ports: Ports, who: Principal, project_id: int | None) -> dict[str, int]:
-    return {
-        status: (await query.faces(ports, Filter(who.owner, project_id, status, limit=1))).total
-        for status in GROUPS["all"]
-    }
+async def counted(visit: Visit, choice: Choice) -> dict[str, int]:
+    """Tasks in each tab. Empty if a name is searched: how many match is not known without looking at all of them."""
+    if choice.name:
+        return {}
+    found = await query.counts(visit.ports, visit.who, choice.project_id)
+    return {name: sum(found.get(status, 0) for status in statuses) for name, statuses in GROUPS.items()}
 
 
-async def find(ports: Ports, who: Principal, choice: Choice) -> tuple[list[Task], int | None]:
-    """A page of tasks, newest first, and the id to go on from."""
+async def failures(visit: Visit, choice: Choice) -> list[Failures]:
+    """Equal failures among all tasks that match, the largest group first."""
+    found = await query.failures(visit.ports, Search(visit.who.owner, choice.project_id, name=choice.name))
+    groups = [Failures(one.code, one.count, one.code in RETRYABLE) for one in found]
+    return [one for one in groups if one.count > 1]
+
+
+async def find(ports: Ports, who: Principal, choice: Choice) -> Page:
+    """A page of tasks. Names have no index: a search looks at part after part, until the page is full or time is up."""
     found: list[Task] = []
-    before, scanned = choice.before, 0
-    while len(found) <= PAGE and scanned < MAX_SCANNED:
-        tasks = await _slice(ports, who, choice, before)
-        found += [task for task in tasks if choice.name.casefold() in task.filename.casefold()]
-        scanned += len(tasks)
-        if len(tasks) < SCAN:
-            break
-        before = tasks[-1].id
-    return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else None
+    before: int | None = choice.before
+    ends = time.monotonic() + MAX_SEARCH_S
+    while True:
+        part = await _part(ports, who, choice, before)
+        found += part.tasks
+        before = part.next_before
+        if len(found) > PAGE:
+            return Page(found[:PAGE], found[PAGE - 1].id)
+        if before is None:
+            return Page(found, None)
+        if time.monotonic() > ends:
+            return Page(found, before, is_partial=True)
 
 
-async def _slice(ports: Ports, who: Principal, choice: Choice, before: int | None) -> list[Task]:
-    pages: Iterable[str | None] = choice.statuses if choice.statuses != GROUPS["all"] else (None,)
-    lists = [
-        (await query.tasks(ports, Filter(who.owner, choice.project_id, status, SCAN, before=before))).tasks
-        for status in pages
+async def _part(ports: Ports, who: Principal, choice: Choice, before: int | None) -> Found:
+    """The next part of the list. Each status has its own index, so each is searched on its own."""
+    statuses = choice.statuses if choice.statuses != GROUPS["all"] else (None,)
+    parts = [
+        await query.search(
+            ports, Search(who.owner, choice.project_id, status, choice.name, before=before, limit=PAGE + 1)
+        )
+        for status in statuses
     ]
-    return list(merge(*lists, key=lambda task: -task.id))[:SCAN]
-
-
-def grouped(tasks: Iterable[Task]) -> list[Failures]:
-    """Equal failures together, the largest group first."""
-    groups: dict[tuple[str, str], list[Task]] = {}
-    for task in tasks:
-        if task.fault:
-            groups.setdefault((task.fault.code, task.fault.stage), []).append(task)
-    found = [Failures(code, stage, members) for (code, stage), members in groups.items()]
-    return sorted(found, key=lambda one: -len(one.tasks))
+    # Beyond the nearest edge, one of the statuses has not been looked at.
+    edge = max((part.next_before for part in parts if part.next_before is not None), default=None)
+    tasks = merge(*(part.tasks for part in parts), key=lambda task: -task.id)
+    return Found([task for task in tasks if edge is None or task.id >= edge], edge)
 
 
 def address(task_id: int, said: str = "") -> str:

@@ -1,6 +1,6 @@
 // What makes the pages live. Each page works without it; nothing here is needed to read, cancel or retry.
 import { times } from "./times.js";
-import { copies, submits } from "./small.js";
+import { copies, refreshes, submits } from "./small.js";
 import { rows } from "./rows.js";
 import { task } from "./task.js";
 import { inbox } from "./inbox.js";
@@ -10,6 +10,7 @@ import { rule } from "./rule.js";
 times();
 submits();
 copies();
+refreshes();
 for (const [selector, begin] of [
   ["table[data-rows]", rows],
   ["#task", task],

@@ -2,21 +2,23 @@
 const NAMED = "[data-asset], [data-block]";
 
 export function reading(split) {
-  const paper = document.getElementById("paper");
-  const image = paper.querySelector("img");
+  // Office documents have no image of a page.
+  const image = document.querySelector("#paper img");
   const missing = () => {
-    paper.classList.add("missing");
     const note = document.createElement("p");
-    note.className = "missing-note";
+    note.className = "faint";
     note.textContent = image.dataset.missing;
-    paper.append(note);
+    document.getElementById("paper").replaceWith(note);
+    split.querySelector(".spots")?.remove();
+    split.classList.add("no-image");
   };
-  if (image.complete && !image.naturalWidth) missing();
-  else image.addEventListener("error", missing);
+  if (image?.complete && !image.naturalWidth) missing();
+  else image?.addEventListener("error", missing);
 
   for (const one of split.querySelectorAll(".markdown img")) {
     const id = one.getAttribute("src").split("/")[4];
     if (!one.closest("[data-asset]")) one.dataset.asset = id;
+    one.alt ||= split.querySelector(`.assets [data-asset="${CSS.escape(id)}"] > :nth-child(2)`)?.textContent.trim() ?? id;
   }
 
   // An asset has one name; an element of the text may stand for several blocks.
@@ -43,7 +45,7 @@ export function reading(split) {
   split.addEventListener("pointerleave", () => light(document.activeElement, false));
   split.addEventListener("focusin", (event) => light(event.target, true));
   split.addEventListener("focusout", () => light(null, false));
-  split.querySelector(".boxes").addEventListener("click", (event) => {
+  split.querySelector(".boxes")?.addEventListener("click", (event) => {
     const box = event.target.closest("a");
     const text = box && [...twins(box)].find((one) => one.closest(".markdown"));
     if (text) {
