@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from docmill.cli.output import Out, near, printable
-from docmill.core.errors import DocmillError, DocumentError
+from docmill.core.errors import DocmillError
 
 MAX_UNSUPPORTED_LISTED = 20
 """A folder of programs has thousands of them. --jsonl lists all."""
@@ -29,7 +29,7 @@ def refusal(path: Path) -> DocmillError | None:
         return None  # whoever reads it learns why that cannot be done
     if found in READERS.keys() - sniff.TEXTS:
         return None
-    return DocumentError("document_unsupported", media_type=found)
+    return sniff.refuse(found)
 
 
 def type_name(path: Path) -> str:

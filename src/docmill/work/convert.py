@@ -34,7 +34,11 @@ GENERATED_BY = "docmill"
 Reason = Literal["new", "changed", "outdated", "edited", "forced", "current", "unsupported"]
 """`outdated`: made by another version of the engine or with other options. `edited`: a person changed the twin."""
 State = Literal["converted", "current", "kept", "unsupported", "failed"]
-STATES_BY_CODE: Mapping[str, State] = {"twin_drift": "kept", "document_unsupported": "unsupported"}
+STATES_BY_CODE: Mapping[str, State] = {
+    "twin_drift": "kept",
+    "document_unsupported": "unsupported",
+    "document_needs_program": "unsupported",
+}
 TO_DO: frozenset[Reason] = frozenset({"new", "changed", "outdated", "forced"})
 
 
