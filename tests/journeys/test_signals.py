@@ -45,7 +45,7 @@ def stop_with(command: list[str], number: int, *, within_s: float, folder: Path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | COLD | {"DOCMILL_GRACE": "5"},
+        env=os.environ | COLD | {"DOCMILL_GRACE": "20"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
     ) as process:
         try:
@@ -129,7 +129,7 @@ def test_a_worker_that_waits_for_its_database_can_be_stopped(tmp_path: Path) -> 
             "DATABASE_URL": f"postgresql://u:p@{address}/d",
             "REDIS_URL": f"redis://{address}/0",
             "OBJECTS_URL": "s3://bucket/prefix",
-            "DOCMILL_GRACE": "1",
+            "DOCMILL_GRACE": "20",
         }
         command = [sys.executable, "-m", "docmill", "worker", "--data", str(tmp_path)]
         process = subprocess.Popen(
