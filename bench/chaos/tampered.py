@@ -190,14 +190,15 @@ class Points:
 
     def _watch_http(self) -> None:
         import httpx2
-        from fastapi import FastAPI
+
+        from docmill.http.app import App
 
         self._around(
             httpx2.AsyncClient,
             "send",
             lambda _, request, **__: f"call {request.method} {_ID.sub(':id', request.url.path)}",
         )
-        points, serve = self, FastAPI.__call__
+        points, serve = self, App.__call__
 
         async def served(app: Any, scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
@@ -214,7 +215,7 @@ class Points:
 
             await serve(app, scope, receive, sent)
 
-        FastAPI.__call__ = served  # type: ignore[method-assign]
+        App.__call__ = served  # type: ignore[method-assign]
 
 
 def _file_point(call: str, *_: Any, **__: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 TOLERANCE_MS = 10_000
 DRIFT_RATIO = 0.001
 """A clock that is being corrected runs this much faster or slower than the monotonic one, and is no jump."""
+MIN_LOOKS = 3
 
 
 @dataclass(slots=True)
@@ -15,6 +16,13 @@ class ClockWatch:
 
     _wall_ms: int | None = None
     _monotonic_ms: int = 0
+    _looks: int = 0
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it would have seen a jump. A process that has just started does not know how the clock was before;
+        others that do have set the times right by its third look."""
+        return self._looks >= MIN_LOOKS
 
     def observe(self, wall_ms: int, monotonic_ms: int) -> int:
         """By how much the wall clock jumped since the last observation: positive is forward, 0 is no jump."""
@@ -24,4 +32,5 @@ class ClockWatch:
             elapsed_ms = monotonic_ms - self._monotonic_ms
             jump_ms = wall_ms - self._wall_ms - elapsed_ms
         self._wall_ms, self._monotonic_ms = wall_ms, monotonic_ms
+        self._looks += 1
         return jump_ms if abs(jump_ms) > TOLERANCE_MS + DRIFT_RATIO * elapsed_ms else 0
