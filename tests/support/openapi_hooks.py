@@ -24,8 +24,8 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 @schemathesis.hook
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A minute is a good time to wait for a task, and a bad one to wait for a test. Every other time one whole number is
-    larger than a database takes: generated ones hardly ever are."""
+    """A minute is a good time to wait for a task, and a bad one to wait for a test. Every other time one whole number
+    is larger than a database takes: generated ones hardly ever are."""
     if not query:
         return query
     if isinstance(query.get("wait"), int | float) and query["wait"] > 1:

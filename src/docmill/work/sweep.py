@@ -153,7 +153,7 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
         if current.is_out and not ports.clock.is_sure:
-            return Change(Verdict.SUPERSEDED, task)
+            return Change(Verdict.SUPERSEDED, task)  # a later sweep will see
         if current.is_out:
             return machine.expire(task, current, current.failure or _fault("worker_timeout", "timeout"))
         if lapsed_ms > stale_ms and ports.clock.is_sure:
