@@ -112,7 +112,7 @@ async def measure(kind: str, sizes: list[int], postgres: Postgres | None) -> boo
                 page = Filter(ANNA, before=before)
                 calls[f"{where} {size}"] = lambda ledger=ledger, page=page: ours(ledger, page)
             page = Filter(ANNA, before=size // 2)
-            calls[f"bare {size}"] = lambda database=database, page=page: database.glance(bare_page(page))
+            calls[f"bare {size}"] = lambda database=database, page=page: database.read(bare_page(page))
             calls[f"one {size}"] = lambda ledger=ledger, size=size: ledger.get(size // 2, ANNA)
         found = await best(calls)
     small, large = sizes[0], sizes[-1]

@@ -40,7 +40,7 @@ from docmill.core.machine import Handover, StageResult
 from docmill.core.reports import Failed, GivenBack, Pages, Progress, Report, Succeeded
 from docmill.core.task import Artifacts, Attempt, Fault, Task
 from docmill.core.turns import Lane
-from docmill.ports import Heard, Limits, Once, Ports
+from docmill.ports import Limits, Once, Ports
 from docmill.work import control, sweep
 from docmill.work.receive import receive
 from support.databases import open_database
@@ -481,9 +481,8 @@ class Walk(RuleBasedStateMachine):
         if one.token is None:
             return
         token = one.token if right else "somebody else's"
-        heard = Heard(task, str(one.id), token, Progress(percent))
-        verdicts = self.backend.do(self.ledger.progress([heard]))
-        assert [model.report(one, token, percent, self.now)] == verdicts
+        said = receive(self.backend.ports, task, one.id, Progress(percent), token_hash=token)
+        assert model.report(one, token, percent, self.now) == self.backend.do(said).verdict
 
     @rule(task=tasks, which=WHICH, body=st.sampled_from(["final", "another final", "failed"]))
     def callback_end(self, task: int, which: int, body: str) -> None:

@@ -42,7 +42,6 @@ import structlog
 
 from docmill.adapters.queues.local import LocalQueue
 from docmill.adapters.signals.local import LocalSignals
-from docmill.adapters.sql.database import Later, Shared
 from docmill.adapters.sql.documents import SqlDocuments
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.migrate import migrate
@@ -251,7 +250,6 @@ class SimulatedDatabase:
     """The one SQLite of the world, as one process reaches it."""
 
     dialect = "sqlite"
-    puts_off = False
 
     def __init__(self, process: Process) -> None:
         self._process, self._connection = process, process.world.connection
@@ -261,10 +259,9 @@ class SimulatedDatabase:
         op: Op[T],
         *,
         tenant: str | None = None,
-        patience_s: float | None = None,
         durable: bool = True,
-        brief: bool = False,
-        later: Later | None = None,
+        lock_s: float | None = None,
+        statement_s: float | None = None,
     ) -> T:
         return await self._process.call("write", lambda: self._commit(op))
 
@@ -279,21 +276,8 @@ class SimulatedDatabase:
             self._connection.execute("COMMIT")
             return value
 
-    async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:
-        writing = asyncio.ensure_future(self.write(op([item], patient=True), tenant=tenant, durable=durable))
-        try:
-            [answer] = await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.gather(writing, return_exceptions=True)
-            raise
-        if answer is None:
-            raise Broken("a patient operation has an answer for its item")
-        return answer.get()
-
-    async def read(self, op: Op[T], *, tenant: str | None = None) -> T:
+    async def read(self, op: Op[T], *, tenant: str | None = None, snapshot: bool = False) -> T:
         return await self._process.call("read", lambda: _drive(self._connection, op))
-
-    glance = peek = read
 
     async def script(self, text: str) -> None:
         def run() -> Op[None]:

@@ -47,7 +47,7 @@ async def is_there(database: PostgresDatabase, session: int) -> bool:
     def look() -> Op[bool]:
         return bool((yield Statement("SELECT 1 FROM pg_stat_activity WHERE pid = :session")(session=session)))
 
-    return await database.glance(look())
+    return await database.read(look())
 
 
 async def test_a_row_that_a_frozen_process_holds_keeps_no_other_task_from_being_recovered(

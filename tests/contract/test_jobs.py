@@ -13,11 +13,10 @@ from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.core import machine
 from docmill.core.access import Owner
 from docmill.core.machine import Change, Handover, Verdict
-from docmill.core.reports import Progress
 from docmill.core.task import Attempt, Event, Fault, Task, WorkerError
-from docmill.ports import Heard, JobFilter
+from docmill.ports import JobFilter
 from support.databases import KINDS, open_database, url_of
-from support.ledgers import ANNA, BERT, CARL, a_task, claimed, complete, fail, opened, succeed
+from support.ledgers import ANNA, BERT, CARL, a_task, claimed, complete, fail, opened, report_progress, succeed
 
 TIMEOUT_MS = 600_000
 ERROR = Fault("worker_failed", "page 3", "mineru", WorkerError("E1", "page 3", {"page": [3]}))
@@ -70,8 +69,7 @@ async def accept(ledger: SqlLedger, attempt: Attempt, *ids: str) -> None:
 
 async def test_a_logged_error_is_kept_with_a_short_deadline_until_progress_makes_it_void(ledger: SqlLedger) -> None:
     task, job = await a_job(ledger)
-    heard = Heard(task.id, str(job.id), "hash", Progress(40))
-    await ledger.progress([heard])
+    await report_progress(ledger, job, 40)
     await log_error(ledger, job)
 
     task, failing = await find(ledger, job)
@@ -79,7 +77,7 @@ async def test_a_logged_error_is_kept_with_a_short_deadline_until_progress_makes
     assert failing.deadline_ms
     assert task.updated_ms <= failing.deadline_ms <= task.updated_ms + 30_000
 
-    assert [Verdict.APPLIED] == await ledger.progress([heard])
+    assert Verdict.APPLIED is await report_progress(ledger, job, 40)
     task, restored = await find(ledger, job)
     assert restored.failure is None
     assert restored.deadline_ms
@@ -94,7 +92,7 @@ async def test_a_grace_period_longer_than_the_worker_s_time_is_cut_to_it(ledger:
     task, failing = await find(ledger, job)
     assert failing.deadline_ms
     assert failing.deadline_ms <= task.updated_ms + 20_000
-    await ledger.progress([Heard(task.id, str(job.id), "hash", Progress(40))])
+    await report_progress(ledger, job, 40)
     assert (await find(ledger, job))[1].failure is None
 
 
@@ -125,7 +123,7 @@ async def test_jobs_are_listed_for_their_owner_alone_and_follow_their_tasks(ledg
     await ledger.decide(cancelled.task_id, lambda task, attempt: machine.cancel(task, attempt, force=True))
     await ledger.decide(lost.task_id, give_up)
     await ledger.decide(lost.task_id, lambda task, _: machine.retry(task, from_stage="mineru", next_id=uuid4()))
-    await ledger.progress([Heard(running.task_id, str(running.id), "hash", Progress(12, "", "page 1"))])
+    await report_progress(ledger, running, 12, message="page 1")
 
     listing = await ledger.jobs(JobFilter(ANNA))
 

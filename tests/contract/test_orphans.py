@@ -62,10 +62,10 @@ async def test_all_orphans_are_repaired_the_unreadable_one_is_left_alone_and_fre
     ports, ledger, count = ports_on(database), SqlLedger(database), ORPHANS
     fresh, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=600_000)
     await database.write(
-        run(COPY.replace("{numbers}", NUMBERS[database.dialect]), n=count, template=fresh.id), patience_s=60
+        run(COPY.replace("{numbers}", NUMBERS[database.dialect]), n=count, template=fresh.id), statement_s=60
     )
-    await database.write(run(ATTEMPTS.replace("{uuid}", UUIDS[database.dialect])), patience_s=60)
-    await database.write(run(NAMED), patience_s=60)
+    await database.write(run(ATTEMPTS.replace("{uuid}", UUIDS[database.dialect])), statement_s=60)
+    await database.write(run(NAMED), statement_s=60)
     poison = (await database.read(run("SELECT min(id) FROM tasks WHERE id > :id", id=fresh.id)))[0][0]
     await database.write(run("UPDATE tasks SET body = 'not json' WHERE id = :id", id=poison))
 

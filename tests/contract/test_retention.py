@@ -358,7 +358,7 @@ async def test_loans_of_before_the_upgrade_are_known_after_it(
     url = request.getfixturevalue("postgres_database") if kind == "postgres" else None
     database: Database = PostgresDatabase(url) if url else SqliteDatabase(tmp_path / "docmill.db")
     try:
-        await migrate.apply(database)
+        await migrate.migrate(database)
         house = House(database, tmp_path)
         task, attempt = await claimed(house.ledger, await opened(house.ledger))
         await succeed(house.ledger, task.id, attempt.id, cache_hit=True)

@@ -13,9 +13,11 @@ from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.sealing import Sealer
 from docmill.core import machine
 from docmill.core.access import Owner
-from docmill.core.machine import Change, StageResult
+from docmill.core.machine import Change, StageResult, Verdict
+from docmill.core.reports import Progress
 from docmill.core.task import Artifacts, Attempt, Fault, Task, Wishes
-from docmill.ports import NewTask, Ports
+from docmill.ports import Limits, NewTask, Ports
+from docmill.work.receive import receive
 
 SEALER = Sealer(lambda: [b"secret of the tests"])
 ANNA = Owner("acme", "anna")
@@ -54,6 +56,15 @@ async def succeed(ledger: SqlLedger, task_id: int, attempt_id: UUID, **result: o
         lambda task, attempt: machine.on_success(task, attempt, outcome, next_id=uuid4()),
         attempt_id=attempt_id,
     )
+
+
+async def report_progress(
+    ledger: SqlLedger, attempt: Attempt, percent: float | None, *, token_hash: str = "hash", **said: Any
+) -> Verdict:
+    """A worker's report of progress, as the callback route passes it on."""
+    ports: Any = SimpleNamespace(ledger=ledger, signals=LocalSignals(), runstate=None, limits=Limits())
+    report = Progress(percent, **said)
+    return (await receive(ports, attempt.task_id, attempt.id, report, token_hash=token_hash)).verdict
 
 
 async def complete(ledger: SqlLedger, task: Task) -> Task:

@@ -43,8 +43,6 @@ SUSPICION_MS = 250
 MAX_SUSPICION_MS = 1_000
 
 WORKING = frozenset({State.RUNNING, State.HANDED_OVER})
-ENDED = frozenset({State.SUCCEEDED, State.FAILED})
-"""By a report of its own."""
 WIRE_STAGE = {Stage.PARSE: "mineru", Stage.POSTPROCESS: "postprocess", Stage.PUBLISH: "postprocess"}
 
 
@@ -55,7 +53,7 @@ class Verdict(StrEnum):
     """The attempt has ended with another report."""
     SUPERSEDED = "superseded"
     REPLACED = "replaced"
-    """Somebody took the job over: the one who reports no longer speaks for it."""
+    """The job has another token since: the sender no longer speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +167,8 @@ def on_worker_progress(
     task: Task, attempt: Attempt, *, percent: float | None, phase: str, message: str, process_id: str | None
 ) -> Change:
     """An external worker is at work. Also the sign of life that its deadline waits for."""
+    if attempt.has_ended:
+        return Change(Verdict.CONFLICT, task)
     if not _is_working(task, attempt):
         return Change(Verdict.SUPERSEDED, task)
     progress = reached(attempt.stage, percent, task.progress)
@@ -211,16 +211,6 @@ def on_worker_error(task: Task, attempt: Attempt, fault: Fault, *, grace_ms: int
         failure=fault,
         events=(Event("worker_error", {"phase": "failed", "message": fault.message}),),
     )
-
-
-def may_report(*, is_current: bool, status: Status, state: State, is_holder: bool) -> Verdict:
-    """Whether progress of a job counts, for whoever was let in by what an earlier look said of the job."""
-    if not is_holder:
-        return Verdict.REPLACED
-    if state in ENDED:
-        return Verdict.CONFLICT
-    is_working = is_current and status is Status.RUNNING and state in WORKING
-    return Verdict.APPLIED if is_working else Verdict.SUPERSEDED
 
 
 def reached(stage: Stage, percent: float | None, so_far: int) -> int:

@@ -45,13 +45,11 @@ from docmill.dialects.spill import read as read_spilled
 from docmill.http.errors import answer, retry_after, unexpected
 from docmill.http.limits import Drain
 from docmill.http.metrics import Metrics
-from docmill.http.patience import Patience
 from docmill.http.peers import Network, bucket_of, peer_of
 from docmill.http.wire import Json, check_json, encode
-from docmill.ports import Delivery, Heard, Ports
+from docmill.ports import Delivery, Ports
 from docmill.work import jobs
 from docmill.work.finish import finish
-from docmill.work.progress import Gathering
 from docmill.work.receive import receive as take
 
 log = structlog.get_logger("docmill.callbacks")
@@ -62,8 +60,7 @@ PROGRESS_PER_MINUTE = 1200
 OFF_LOOP_BYTES = 512 * 1024
 """Above this the body is read in a thread, so that other requests go on."""
 SMALL_BYTES = 64 * 1024
-"""Up to this a body stays in memory, and may be progress: it takes the short way."""
-MOST_KNOWN = 4096
+"""Up to this a body stays in memory."""
 IDLE_S = 30.0
 """A body that stops arriving for so long is given up."""
 SECRETARY = "/api/external/jobs/"
@@ -95,17 +92,6 @@ Reply = tuple[Message, Message]
 
 
 @dataclass(slots=True)
-class _Known:
-    """A job that reports progress, and what each of its reports needs again."""
-
-    attempt: Attempt
-    job_id: str
-    expected: Expected
-    bucket: str
-    reply: Reply
-
-
-@dataclass(slots=True)
 class _Call:
     """One callback on its way through the checks."""
 
@@ -113,6 +99,7 @@ class _Call:
     """As the path spells it."""
     scope: Scope
     proxies: tuple[Network, ...]
+    job_id: UUID | None = None
     attempt: Attempt | None = None
     kind: str = "unread"
     raw: bytes = b""
@@ -122,10 +109,6 @@ class _Call:
     outcome: str | None = None
     """Identifies what a terminal report says, if the dialect has its own way for that."""
     reason: str | None = None
-
-    @property
-    def job_id(self) -> UUID | None:
-        return self.attempt.id if self.attempt else _uuid(self.job)
 
     @property
     def peer(self) -> str:
@@ -156,11 +139,6 @@ class CallbackDoor:
     """One dialect's door."""
 
     def __init__(self, dialect: Dialect, ports: Ports, options: CallbackOptions) -> None:
-        self._gathering = Gathering(ports)
-        self._patience = Patience(IDLE_S)
-        self._known: dict[str, _Known] = {}
-        """Jobs that report progress, so that a report needs no look into the ledger before it is written there. The
-        ledger judges token and state again."""
         self._dialect = dialect
         self._ports = ports
         self._options = options
@@ -200,24 +178,22 @@ class CallbackDoor:
         declared = call.declared
         if declared is not None and declared > self._limit:
             raise TooLarge("body_too_large", limit=self._limit)
-        known = self._known.get(call.job)
-        claim = Claim.of(known.attempt.id if known else call.job_id or NO_JOB, call.scope["headers"])
+        call.job_id = _uuid(call.job)
+        claim = Claim.of(call.job_id or NO_JOB, call.scope["headers"])
+        attempt = await self._admit(call, claim)
         # A dialect without huge texts has small bodies only: its limit keeps them in memory.
         if self._dialect.spills and (declared is None or declared > SMALL_BYTES):
-            return await self._judge_large(call, claim, receive)
-        return await self._judge_small(call, claim, known, receive)
+            return await self._judge_large(call, claim, attempt, receive)
+        return await self._judge_small(call, claim, attempt, receive)
 
-    async def _judge_large(self, call: _Call, claim: Claim, receive: Receive) -> Reply:
-        _, attempt = await self._admit(call, claim)
+    async def _judge_large(self, call: _Call, claim: Claim, attempt: Attempt, receive: Receive) -> Reply:
         # Loaded blocks of a huge body are files; they go with the folder, whatever happens.
         with self._folder() as name:
             value = await self._read(call, claim, attempt, receive, Path(name), self._dialect.spills)
             return await self._apply(call, claim, attempt, self._dialect.read(value, Path(name)))
 
-    async def _judge_small(self, call: _Call, claim: Claim, known: _Known | None, receive: Receive) -> Reply:
-        if known is None or not self._recall(call, claim, known):
-            known = self._known_of((await self._admit(call, claim))[1])
-        raw = await self._receive_small(call, claim, known.expected, receive)
+    async def _judge_small(self, call: _Call, claim: Claim, attempt: Attempt, receive: Receive) -> Reply:
+        raw = await self._receive_small(call, claim, self._expected(attempt), receive)
         try:
             value = await _read_small(raw)
             call.outcome = self._dialect.outcome_hash(value)
@@ -227,53 +203,31 @@ class CallbackDoor:
             value = None
         # Only `data` can hold texts that become files.
         if value is not None and not (isinstance(value, dict) and value.get("data")):
-            report = self._dialect.read(value)
-            if isinstance(report, Progress):
-                return await self._note(call, known, report)
-            return await self._apply(call, claim, known.attempt, report)
+            return await self._apply(call, claim, attempt, self._dialect.read(value))
         with self._folder() as name:
             if value is None:
                 # The texts of a document may hold NUL and lone surrogates; the streaming reader removes them.
                 value = read_spilled(raw, Path(name), self._dialect.spills)
-            return await self._apply(call, claim, known.attempt, self._dialect.read(value, Path(name)))
+            return await self._apply(call, claim, attempt, self._dialect.read(value, Path(name)))
 
     def _folder(self) -> TemporaryDirectory[str]:
         return TemporaryDirectory(dir=self._ports.scratch, prefix="callback-")
 
-    def _recall(self, call: _Call, claim: Claim, known: _Known) -> bool:
-        """Whether this is the token of the job that we know."""
+    async def _admit(self, call: _Call, claim: Claim) -> Attempt:
         try:
-            self._dialect.authenticate(claim, known.expected)
-        except DocmillError:
-            return False
-        call.attempt = known.attempt
-        return True
-
-    def _known_of(self, attempt: Attempt) -> _Known:
-        reply = _reply(self._dialect.reply(Progress(), attempt.id))
-        job_id = str(attempt.id)
-        return _Known(attempt, job_id, self._expected(attempt), f"progress:{job_id}", reply)
-
-    async def _admit(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
-        task, attempt = await self._look_up(call, claim)
-        await self._authenticate(call, claim, self._expected(attempt))
-        return task, attempt
-
-    async def _look_up(self, call: _Call, claim: Claim) -> tuple[Task, Attempt]:
-        try:
-            job_id = call.job_id
-            if job_id is None:
+            if call.job_id is None:
                 raise NotFound("job_not_found", job="of this name")
-            task, attempt = await jobs.find(self._ports, job_id)
+            attempt = await jobs.find_attempt(self._ports, call.job_id)
             if attempt.dialect != self._dialect.name:
-                raise NotFound("job_not_found", job=job_id)
+                raise NotFound("job_not_found", job=attempt.id)
         except NotFound:
             pretend(self._dialect, claim)
             if not self._counts_every_request:
                 await self._count(f"unknown-job:{call.peer}", PER_MINUTE)
             raise
         call.attempt = attempt
-        return task, attempt
+        await self._authenticate(call, claim, self._expected(attempt))
+        return attempt
 
     async def _authenticate(self, call: _Call, claim: Claim, expected: Expected) -> None:
         try:
@@ -290,7 +244,7 @@ class CallbackDoor:
             signature = self._dialect.signature(claim, expected, now=time.time())
             if signature.hopeless:
                 signature.check()
-        call.raw = raw = await _whole(receive, self._patience, self._limit)
+        call.raw = raw = await _whole(receive, self._limit)
         if signature is not None:
             signature.update(raw)
             signature.check()
@@ -316,7 +270,7 @@ class CallbackDoor:
             body.feed(chunk)
 
         try:
-            async for chunk in _chunks(receive, self._patience):
+            async for chunk in _chunks(receive):
                 call.streamed_bytes += len(chunk)
                 if call.streamed_bytes > self._limit:
                     raise TooLarge("body_too_large", limit=self._limit)
@@ -330,41 +284,31 @@ class CallbackDoor:
         call.streamed_hash = hashed.hexdigest()
         return body.close()
 
-    async def _note(self, call: _Call, known: _Known, report: Progress) -> Reply:
-        call.kind = "progress"
-        attempt = known.attempt
-        await self._count(known.bucket, PROGRESS_PER_MINUTE)
-        heard = Heard(attempt.task_id, known.job_id, known.expected.token_hash, report)
-        verdict = await self._gathering.report(heard)
-        if verdict is Verdict.APPLIED:
-            self._remember(call.job, known)
-            return known.reply
-        self._known.pop(call.job, None)
-        if verdict is None:
-            raise NotFound("job_not_found", job=attempt.id)
-        if verdict is Verdict.REPLACED:
-            raise Unauthorized("callback_token_invalid")
-        call.reason = "ignored: the job is over"
-        return _reply(self._dialect.reply(report, attempt.id, cancel_requested=verdict is Verdict.SUPERSEDED))
-
-    def _remember(self, job: str, known: _Known) -> None:
-        self._known[job] = known
-        if len(self._known) > MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-
     async def _apply(self, call: _Call, claim: Claim, attempt: Attempt, report: Outcome) -> Reply:
-        if isinstance(report, Progress):
-            return await self._note(call, self._known_of(attempt), report)
-        if isinstance(report, Failed) and not report.is_final:
-            # Workers send one for each error line of their log.
-            await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
         call.kind = _kind(report)
-        self._known.pop(call.job, None)
+        if isinstance(report, Progress) or (isinstance(report, Failed) and not report.is_final):
+            # Workers send one of the latter for each error line of their log.
+            await self._count(f"progress:{attempt.id}", PROGRESS_PER_MINUTE)
+        if isinstance(report, Progress):
+            return await self._note_progress(call, attempt, report)
         # The body may have arrived slowly: whatever ends a job is judged by how the job stands now.
-        task, attempt = await self._admit(call, claim)
+        task, attempt = await jobs.find(self._ports, attempt.id)
+        await self._authenticate(call, claim, self._expected(attempt))
         change = await self._end(call, task, attempt, report)
         call.reason = self._too_late(change, attempt, report)
         return _reply(self._dialect.reply(report, attempt.id))
+
+    async def _note_progress(self, call: _Call, attempt: Attempt, report: Progress) -> Reply:
+        try:
+            change = await take(self._ports, attempt.task_id, attempt.id, report, token_hash=attempt.token_hash)
+        except NotFound as error:  # the task was deleted meanwhile
+            raise NotFound("job_not_found", job=attempt.id) from error
+        if change.verdict is Verdict.REPLACED:
+            raise Unauthorized("callback_token_invalid")
+        if change.verdict is not Verdict.APPLIED:
+            call.reason = "ignored: the job is over"
+        is_dropped = change.verdict is Verdict.SUPERSEDED
+        return _reply(self._dialect.reply(report, attempt.id, cancel_requested=is_dropped))
 
     async def _end(self, call: _Call, task: Task, attempt: Attempt, report: Final | Failed | Cancelled) -> Change:
         with self._ports.tracer.span("callback", parent=task.wishes.trace, task=task.id, kind=call.kind):
@@ -380,7 +324,9 @@ class CallbackDoor:
             same = attempt.has_ended and attempt.outcome_hash == call.outcome_hash
             verdict = Verdict.DUPLICATE if same else Verdict.CONFLICT if attempt.has_ended else Verdict.SUPERSEDED
             return Change(verdict, task)
-        return await take(self._ports, task.id, attempt.id, report, outcome_hash=call.outcome_hash)
+        return await take(
+            self._ports, task.id, attempt.id, report, token_hash=attempt.token_hash, outcome_hash=call.outcome_hash
+        )
 
     def _too_late(self, change: Change, attempt: Attempt, report: Outcome) -> str | None:
         """Why a report had no effect. Dispatchers are told with 409, secretaries know no such answer."""
@@ -388,6 +334,8 @@ class CallbackDoor:
             return None
         if change.verdict is Verdict.DUPLICATE:
             return "duplicate"
+        if change.verdict is Verdict.REPLACED:
+            raise Unauthorized("callback_token_invalid")
         agreed = isinstance(report, Cancelled) and attempt.state is State.DROPPED
         if self._dialect.name == "dispatcher" and not agreed:
             raise Conflict("callback_conflict")
@@ -509,9 +457,17 @@ def _kind(report: Outcome) -> str:
             return "failed"
 
 
-async def _chunks(receive: Receive, patience: Patience) -> AsyncIterator[bytes]:
+async def _next_message(receive: Receive) -> Message:
+    try:
+        async with asyncio.timeout(IDLE_S):
+            return await receive()
+    except TimeoutError:
+        raise BadRequest("request_invalid", why="the body stopped arriving.") from None
+
+
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
     while True:
-        message = await patience.next(receive)
+        message = await _next_message(receive)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         if chunk := message.get("body"):
@@ -520,19 +476,18 @@ async def _chunks(receive: Receive, patience: Patience) -> AsyncIterator[bytes]:
             return
 
 
-async def _whole(receive: Receive, patience: Patience, limit: int) -> bytes:
-    """A small body. Mostly it came with its head, and is one message."""
-    message = await patience.next(receive)
+async def _whole(receive: Receive, limit: int) -> bytes:
+    message = await _next_message(receive)
     if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")
+        body: bytes = message.get("body", b"")  # nearly always: a small body arrives with its head
         return body
-    first = [message]
+    messages = [message]
 
-    async def again() -> Message:
-        return first.pop() if first else await receive()
+    async def next_message() -> Message:
+        return messages.pop() if messages else await receive()
 
     whole = bytearray()
-    async for chunk in _chunks(again, patience):
+    async for chunk in _chunks(next_message):
         whole += chunk
         if len(whole) > limit:
             raise TooLarge("body_too_large", limit=limit)

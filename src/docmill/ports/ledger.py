@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from docmill.core.access import Owner
-from docmill.core.machine import Change, Verdict
-from docmill.core.reports import Progress
+from docmill.core.machine import Change
 from docmill.core.retention import Aged, Estate, Retention, Tombstone
 from docmill.core.task import Attempt, LoggedEvent, Task, Wishes
 
@@ -121,17 +120,6 @@ class Delivery:
     at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Progress of a job, from somebody whose token has this hash."""
-
-    task_id: int
-    job_id: str
-    """As the ledger spells it: a worker reports often, and its job is spelt out once."""
-    token_hash: str
-    progress: Progress
-
-
 Transition = Callable[[Task, Attempt | None], Change]
 """A transition with everything bound but the task and its current attempt."""
 
@@ -160,13 +148,6 @@ class Ledger(Protocol):
         """
         ...
 
-    async def progress(self, reports: Sequence[Heard]) -> list[Verdict | None]:
-        """Write the progress of many jobs at once: APPLIED, or why a report changed nothing. None: no such job.
-
-        CONFLICT: the job has ended by its own report; SUPERSEDED: it was dropped; REPLACED: another token holds now.
-        """
-        ...
-
     async def claim(self, attempt_id: UUID, *, worker: str, lease_ms: int) -> tuple[Task, Attempt] | None:
         """Take a queued attempt that is due. None: somebody else has it, or it is no longer wanted.
 
@@ -181,6 +162,8 @@ class Ledger(Protocol):
     async def get(self, task_id: int, who: Owner | None = None) -> Task | None: ...
 
     async def find(self, attempt_id: UUID) -> tuple[Task, Attempt] | None: ...
+
+    async def find_attempt(self, attempt_id: UUID) -> Attempt | None: ...
 
     async def dropped(self, attempt_ids: Sequence[UUID]) -> set[UUID]:
         """Those of them that nobody wants any more: cancelled, superseded, or gone with their task."""

@@ -84,8 +84,15 @@ async def finish(ports: Ports, task: Task, attempt: Attempt, final: Final, *, ou
         | ({"message": final.message} if final.message else {})
         | ({"missing_archives": missing} if missing else {}),
     )
-    succeeded = Succeeded(result)
-    return await receive(ports, task.id, attempt.id, succeeded, outcome_hash=outcome_hash, report_id=report_id)
+    return await receive(
+        ports,
+        task.id,
+        attempt.id,
+        Succeeded(result),
+        token_hash=attempt.token_hash,
+        outcome_hash=outcome_hash,
+        report_id=report_id,
+    )
 
 
 async def _gather(ports: Ports, task: Task, attempt: Attempt, final: Final, folder: Path) -> _Material:

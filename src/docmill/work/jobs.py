@@ -46,6 +46,14 @@ async def find(ports: Ports, job_id: UUID, who: Principal | None = None) -> tupl
     return found
 
 
+async def find_attempt(ports: Ports, job_id: UUID) -> Attempt:
+    """The job alone, for callbacks: its token decides who may report."""
+    attempt = await ports.ledger.find_attempt(job_id)
+    if attempt is None or not attempt.is_job:
+        raise NotFound("job_not_found", job=job_id)
+    return attempt
+
+
 async def show(ports: Ports, who: Principal, job_id: UUID, *, limit: int) -> Job:
     """A job with the last *limit* lines of its log, at most MAX_LOGS."""
     limit = min(limit, MAX_LOGS)

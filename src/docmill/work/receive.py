@@ -1,4 +1,4 @@
-"""The one door for reports, whether a child process here or a worker across the ocean sent them."""
+"""The one entrance for reports, whether a child process or an external worker sent them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ async def receive(
     report: Report,
     *,
     keep_for: str | None = None,
+    token_hash: str | None = None,
     outcome_hash: str | None = None,
     report_id: str | None = None,
     durable: bool = True,
 ) -> Change:
-    """Let the machine judge a report, write what follows, and ring whoever is next.
+    """Let the machine judge a report, commit what follows, then notify watchers and enqueue the next stage.
 
-    *keep_for* is the worker that goes on with the next stage itself. *outcome_hash* tells the terminal report of a job
-    from another one, and *report_id* names the folder of what it brought. Not *durable*: it may be forgotten in a power
-    cut, and then the work is done again.
+    *keep_for* is the worker that goes on with the next stage itself. *token_hash* is the token that the sender proved,
+    which must still be the job's. *outcome_hash* identifies the terminal report of a job, and *report_id* names the
+    folder of what it brought. Not *durable*: a power cut may undo it, and then the work is done again.
     """
-    next_id = uuid4()
 
     def judge(task: Task, attempt: Attempt | None) -> Change:
         if attempt is None:
             return Change(Verdict.SUPERSEDED, task)
-        change = _judge(task, attempt, report, next_id, keep_for, ports.limits)
+        if token_hash is not None and attempt.token_hash != token_hash:
+            return Change(Verdict.REPLACED, task)
+        change = _judge(task, attempt, report, keep_for, ports.limits)
         return (
             change if outcome_hash is None else machine.judged(task, attempt, outcome_hash, change, report_id=report_id)
         )
@@ -44,7 +46,7 @@ async def receive(
     return change
 
 
-def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for: str | None, limits: Limits) -> Change:
+def _judge(task: Task, attempt: Attempt, report: Report, keep_for: str | None, limits: Limits) -> Change:
     match report:
         case Pages(done, total):
             return machine.on_progress(task, attempt, done=done, total=total)
@@ -56,7 +58,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
             return machine.on_start_accepted(task, attempt, ids=ids)
         case Succeeded(result):
             return machine.on_success(
-                task, attempt, result, next_id=next_id, keep_for=keep_for, lease_ms=limits.lease_ms
+                task, attempt, result, next_id=uuid4(), keep_for=keep_for, lease_ms=limits.lease_ms
             )
         case Failed(is_final=False):
             return machine.on_worker_error(
@@ -69,7 +71,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
                 fault,
                 retryable=retryable,
                 crashed=crashed,
-                next_id=next_id,
+                next_id=uuid4(),
                 tries=tries,
                 details=details,
                 artifacts=artifacts,
@@ -78,7 +80,7 @@ def _judge(task: Task, attempt: Attempt, report: Report, next_id: UUID, keep_for
         case Cancelled(message):
             return machine.on_worker_cancelled(task, attempt, message=message)
         case GivenBack():
-            return machine.give_back(task, attempt, next_id=next_id)
+            return machine.give_back(task, attempt, next_id=uuid4())
 
 
 async def ring(ports: Ports, change: Change) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
+from dataclasses import asdict, dataclass, fields, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
 from docmill.adapters.sql import tombstones
-from docmill.adapters.sql.database import Answer
+from docmill.adapters.sql.batching import Result
 from docmill.adapters.sql.outbox import ANNOUNCE, announcement
 from docmill.adapters.sql.rows import ATTEMPT_COLUMNS, TASK_COLUMNS, attempt_of, body_of, encode, task_of
 from docmill.adapters.sql.statement import Bulk, Op, Statement, Together
@@ -24,7 +24,7 @@ from docmill.core.access import Owner
 from docmill.core.errors import NotFound, Unavailable
 from docmill.core.face import face_of
 from docmill.core.machine import Change, Opening, Verdict
-from docmill.core.task import Attempt, State, Task
+from docmill.core.task import Attempt, State, Status, Task
 from docmill.ports import Transition
 
 _LOAD_TASKS = f"""
@@ -52,6 +52,16 @@ UPDATE_TASK = Bulk(
     """,
     numbers="id version attempt event_seq progress now_ms",
 )
+MOVE_TASK = Bulk(
+    """
+    UPDATE tasks SET version = version + 1, event_seq = :event_seq, progress = :progress, updated_ms = :now_ms
+    {rows} WHERE id = :id AND version = :version
+    RETURNING id
+    """,
+    numbers="id version event_seq progress now_ms",
+)
+"""For changes of nothing but progress: most of the row's columns are indexed or large. Lists insert the progress into
+the stored summary (`core.face.moved`)."""
 INSERT_ATTEMPT = Bulk(
     """
     INSERT INTO attempts (id, task_id, number, stage, state, priority, owner, due_ms, lease_ms, started_ms)
@@ -157,6 +167,9 @@ _AT_ONCE = (
 """What goes with the tasks' rows in one statement, always in this order: the fewer statements, the fewer plans."""
 
 _Write = tuple[Bulk, dict[str, Any]]
+_MOVING = ("version", "event_seq", "progress", "updated_ms")
+_settled = attrgetter(*(field.name for field in fields(Task) if field.name not in _MOVING))
+"""What of a task stays as it is when only its progress changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,41 +189,41 @@ class _Loaded:
         return task, self.attempts.get(wanted) if wanted else None
 
 
-def decide(items: Sequence[Decision | Claim], *, patient: bool) -> Op[list[Answer | None]]:
-    """Impatient, it leaves out a task that somebody else has locked right now, all but the first change of each task,
-    and whatever needs another task's row as well."""
-    loaded = yield from _load(items, patient=patient)
-    answers: list[Answer | None] = []
+def decide(items: Sequence[Decision | Claim], *, alone: bool) -> Op[list[Result | None]]:
+    """Unless *alone*, it leaves out tasks that another transaction has locked, all but the first change of each task,
+    and changes that need another task's row as well."""
+    loaded = yield from _load(items, alone=alone)
+    answers: list[Result | None] = []
     rows: defaultdict[Bulk, list[dict[str, Any]]] = defaultdict(list)
     changed: dict[int, tuple[Task, Task]] = {}
     for item in items:
         task, attempt = loaded.of(item)
         if task is None or task.id in changed:
-            answers.append((yield from _missing(item)) if patient else None)
+            answers.append((yield from _missing(item)) if alone else None)
             continue
         try:
             value, change = _judged(item, task, attempt, loaded.now_ms)
             writes = list(_writes(task, change, loaded.now_ms)) if change else []
         except Exception as error:  # of the rule, or of a value that cannot be written: its caller's, and nobody else's
-            answers.append(Answer(error=error))
+            answers.append(Result(error=error))
             continue
-        if change and not patient and tombstones.lender_of(task, change.task):
+        if change and not alone and tombstones.lender_of(task, change.task):
             answers.append(None)
             continue
         for statement, row in writes:
             rows[statement].append(row)
         if change:
             changed[task.id] = task, change.task
-        answers.append(Answer(value))
+        answers.append(Result(value))
     if changed:
         yield from _write(rows, changed)
     return answers
 
 
-def _load(items: Sequence[Decision | Claim], *, patient: bool) -> Op[_Loaded]:
+def _load(items: Sequence[Decision | Claim], *, alone: bool) -> Op[_Loaded]:
     """The attempts are read when their tasks are locked: whoever changes more of one than its times has locked its
     task."""
-    statement = LOAD_TASKS if patient else LOAD_FREE_TASKS
+    statement = LOAD_TASKS if alone else LOAD_FREE_TASKS
     claims = [str(item.attempt_id) for item in items if isinstance(item, Claim)]
     decisions = [item for item in items if isinstance(item, Decision)]
     found = yield statement(ids=encode([item.task_id for item in decisions]), attempt_ids=encode(claims))
@@ -224,10 +237,10 @@ def _load(items: Sequence[Decision | Claim], *, patient: bool) -> Op[_Loaded]:
     return _Loaded(tasks, {attempt.id: attempt for attempt in attempts}, (rows or found)[-1][-1])
 
 
-def _missing(item: Decision | Claim) -> Op[Answer]:
+def _missing(item: Decision | Claim) -> Op[Result]:
     if isinstance(item, Claim):
-        return Answer(None)
-    return Answer(error=(yield from tombstones.missing(item.task_id, item.who)))
+        return Result(None)
+    return Result(error=(yield from tombstones.missing(item.task_id, item.who)))
 
 
 def _judged(item: Decision | Claim, task: Task, attempt: Attempt | None, now_ms: int) -> tuple[Any, Change | None]:
@@ -281,22 +294,28 @@ def _attempt(task_id: int, opening: Opening, now_ms: int) -> Attempt:
 def _writes(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
     """The rows that a change is made of. The version makes it a compare-and-set even where rows are not locked."""
     new = change.task
-    yield (
-        UPDATE_TASK,
-        {
-            "id": old.id,
-            "version": old.version,
-            "status": machine.wire_status(new),
-            "stage": new.stage.value,
-            "attempt": new.attempt,
-            "attempt_id": str(new.attempt_id) if new.attempt_id else None,
-            "event_seq": new.event_seq,
-            "progress": new.progress,
-            "body": body_of(new),
-            "face": encode(face_of(new)),
-            "now_ms": new.updated_ms,
-        },
-    )
+    moved = {
+        "id": old.id,
+        "version": old.version,
+        "event_seq": new.event_seq,
+        "progress": new.progress,
+        "now_ms": new.updated_ms,
+    }
+    if new.status is Status.RUNNING and _settled(old) == _settled(new):
+        yield MOVE_TASK, moved
+    else:
+        yield (
+            UPDATE_TASK,
+            moved
+            | {
+                "status": machine.wire_status(new),
+                "stage": new.stage.value,
+                "attempt": new.attempt,
+                "attempt_id": str(new.attempt_id) if new.attempt_id else None,
+                "body": body_of(new),
+                "face": encode(face_of(new)),
+            },
+        )
     yield from _of_attempts(old, change, now_ms)
     for seq, event in enumerate(change.events, old.event_seq + 1):
         data = encode(event.data)
@@ -374,6 +393,8 @@ def _of_attempts(old: Task, change: Change, now_ms: int) -> Iterator[_Write]:
 def _of_parsed_job(old: Task, change: Change) -> Iterator[_Write]:
     """A job that delivered its result goes on with its task: through the stages that follow, to the task's end."""
     job_id, new = change.task.job_id, change.task
+    if (old.status, old.stage) == (new.status, new.stage):
+        return
     if job_id is None or any(job_id == attempt_id for attempt_id, _ in change.ends):
         return
     status = machine.job_status(new, State.SUCCEEDED, None)
@@ -399,8 +420,12 @@ def attempt_row(attempt: Attempt, priority: int) -> dict[str, Any]:
 def _write(rows: Mapping[Bulk, Sequence[dict[str, Any]]], changed: Mapping[int, tuple[Task, Task]]) -> Op[None]:
     rows = {**rows, COUNT: _recount(changed.values())}
     also = [statement.of(rows[statement]) for statement in _AT_ONCE if rows.get(statement)]
-    written = yield Together([UPDATE_TASK.of(rows[UPDATE_TASK]), *also])
-    if len(written) != len(changed):
+    *first, last = [statement.of(rows[statement]) for statement in (MOVE_TASK, UPDATE_TASK) if rows.get(statement)]
+    written = 0
+    for update in first:
+        written += len((yield update))
+    written += len((yield Together([last, *also])))
+    if written != len(changed):
         raise Unavailable("ledger_busy", task=min(changed))
     if KEEP_PARSE in rows:
         # After the counts, as where tasks are removed; and of two that parsed the same the later one is kept.
@@ -415,6 +440,8 @@ def _recount(changed: Iterable[tuple[Task, Task]]) -> list[dict[str, Any]]:
     """In the order of their keys, so that two transactions never wait for each other."""
     counts: dict[tuple[str, str, int, str], dict[str, Any]] = {}
     for old, new in changed:
+        if (old.status, old.stage) == (new.status, new.stage):
+            continue
         for task, by in ((old, -1), (new, 1)):
             key = (task.tenant, task.owner, task.project_id, machine.wire_status(task))
             counts.setdefault(key, count_row(task, 0))["by"] += by

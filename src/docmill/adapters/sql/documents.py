@@ -159,7 +159,7 @@ class SqlDocuments:
         return await self._database.write(_put(document), tenant=document.ref.tenant_id)
 
     async def get(self, tenant: str, document_id: UUID, version: str | None = None) -> NormalizedDocument | None:
-        found = await self._database.read(_get(tenant, str(document_id), version), tenant=tenant)
+        found = await self._database.read(_get(tenant, str(document_id), version), tenant=tenant, snapshot=True)
         return None if found is None else _document(found[1], found[2])
 
     async def versions(self, tenant: str, document_id: UUID) -> list[NormalizedDocument]:
@@ -168,7 +168,7 @@ class SqlDocuments:
             assets = yield ASSETS_OF_ALL(tenant=tenant, document_id=str(document_id))
             return rows, assets
 
-        return _documents(*await self._database.read(op(), tenant=tenant))
+        return _documents(*await self._database.read(op(), tenant=tenant, snapshot=True))
 
     async def delete(self, tenant: str, document_id: UUID, *, version: str | None = None, hard: bool = False) -> bool:
         return await self._database.write(_delete(tenant, str(document_id), version, hard), tenant=tenant)
@@ -195,7 +195,9 @@ class SqlDocuments:
     ) -> tuple[list[Asset], str | None]:
         scope = _scope("assets", tenant, document_id)
         start = (None, -1) if after is None else _position(after, scope, tuple[Plain, Number])
-        version, rows = await self._database.read(_list_assets(tenant, str(document_id), limit, start), tenant=tenant)
+        version, rows = await self._database.read(
+            _list_assets(tenant, str(document_id), limit, start), tenant=tenant, snapshot=True
+        )
         more, rows = len(rows) > limit, rows[:limit]
         cursor = _cursor(scope, version, rows[-1][0]) if more else None
         return [_asset(body) for _, body in rows], cursor
@@ -208,7 +210,9 @@ class SqlDocuments:
     ) -> tuple[list[NormalizedDocument], str | None]:
         scope = _scope("documents", tenant, collection_id)
         start = (MAX_BIGINT, "", "") if after is None else _position(after, scope, tuple[Number, Plain, Plain])
-        rows, assets, more = await self._database.read(_list(tenant, collection_id, limit, start), tenant=tenant)
+        rows, assets, more = await self._database.read(
+            _list(tenant, collection_id, limit, start), tenant=tenant, snapshot=True
+        )
         cursor = _cursor(scope, rows[-1][3], rows[-1][0], rows[-1][1]) if more else None
         return _documents(rows, assets), cursor
 

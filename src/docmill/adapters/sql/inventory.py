@@ -223,7 +223,7 @@ class SqlInventory:
     async def records(self, kind: str) -> AsyncIterator[Record]:
         page, after = READERS[kind], None
         while True:
-            found, after = await self._database.read(page(after))
+            found, after = await self._database.read(page(after), snapshot=True)
             for record in found:
                 yield record
             if after is None:
@@ -244,7 +244,7 @@ class SqlInventory:
 
     async def number(self, origin: str, record: Numbered, *, floor: int, keep: bool = True) -> int | None:
         op = _number(self._database.dialect, origin, record, floor, keep=keep)
-        return await (self._database.write(op) if keep else self._database.read(op))
+        return await (self._database.write(op) if keep else self._database.read(op, snapshot=True))
 
     def check(self, record: Record) -> None:
         try:

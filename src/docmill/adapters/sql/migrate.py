@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
-from docmill.adapters.sql import daybook
 from docmill.adapters.sql.database import Database
 from docmill.adapters.sql.statement import Op, Query, Statement, fill
 from docmill.core.errors import Conflict, Unavailable
@@ -36,8 +35,8 @@ MODEST = (
 )
 TRIES = 60
 PAUSE_S = 0.5
-PATIENCE_S = 3600.0
-"""Of one statement: an index on a large table takes its time."""
+STATEMENT_S = 3600.0
+"""Limit of one statement: an index on a large table takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,7 @@ def known() -> list[Migration]:
 
 
 async def migrate(database: Database) -> list[str]:
-    """Bring the database to the newest schema; the names of what was applied. What a crash left in the daybook is
-    posted."""
-    applied = await apply(database)
-    if database.puts_off:
-        await database.write(daybook.post())
-    return applied
-
-
-async def apply(database: Database) -> list[str]:
+    """Bring the database to the newest schema; the names of what was applied."""
     applied = []
     while name := await _next(database):
         applied.append(name)
@@ -82,7 +73,7 @@ async def apply(database: Database) -> list[str]:
 async def _next(database: Database) -> str | None:
     for attempt in range(TRIES):
         try:
-            return await database.write(_apply_first(database.dialect, known()), patience_s=PATIENCE_S)
+            return await database.write(_apply_first(database.dialect, known()), statement_s=STATEMENT_S)
         except Unavailable as error:
             if error.code != "database_busy" or attempt == TRIES - 1:
                 raise

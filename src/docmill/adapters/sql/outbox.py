@@ -138,7 +138,7 @@ class SqlOutbox:
         return await self._database.write(op, tenant=who.tenant)
 
     async def waiting(self) -> list[str]:
-        return [row[0] for row in await self._database.glance(_rows(WAITING))]
+        return [row[0] for row in await self._database.read(_rows(WAITING))]
 
     async def claim(self, webhook_id: str, *, limit: int, lease_ms: int) -> list[Sending]:
         return await self._database.write(_claim(webhook_id, limit, lease_ms, self._sealer))
@@ -151,20 +151,20 @@ class SqlOutbox:
 
     async def mend_times(self) -> int:
         # Nearly always there is nothing to mend, and a look costs less than a write.
-        if not await self._database.glance(_rows(IS_AHEAD, margin_ms=CLOCK_MARGIN_MS)):
+        if not await self._database.read(_rows(IS_AHEAD, margin_ms=CLOCK_MARGIN_MS)):
             return 0
         return len(await self._database.write(_rows(RESCHEDULE, margin_ms=CLOCK_MARGIN_MS)))
 
     async def get(self, notice_id: int, who: Owner) -> Notice | None:
-        rows = await self._database.glance(_rows(GET, id=notice_id, **_owner(who)), tenant=who.tenant)
+        rows = await self._database.read(_rows(GET, id=notice_id, **_owner(who)), tenant=who.tenant)
         return notice_of(rows[0]) if rows else None
 
     async def tries(self, notice_id: int, who: Owner) -> list[Try]:
-        rows = await self._database.glance(_rows(TRIES, id=notice_id), tenant=who.tenant)
+        rows = await self._database.read(_rows(TRIES, id=notice_id), tenant=who.tenant)
         return [Try(*row) for row in rows]
 
     async def page(self, where: NoticeFilter) -> list[Notice]:
-        rows = await self._database.glance(_page(where), tenant=where.who.tenant)
+        rows = await self._database.read(_page(where), tenant=where.who.tenant)
         return [notice_of(row) for row in rows]
 
     async def requeue(self, notice_id: int, who: Owner) -> Notice | None:
@@ -183,6 +183,8 @@ class SqlOutbox:
 
 def announcement(before: Task | None, now: Task) -> dict[str, Any] | None:
     """Part of the transaction that changes a task: if that ends it, every webhook that wants to know gets a notice."""
+    if not now.is_final:
+        return None
     message = webhooks.message_of(before, now, message_id=webhooks.new_message_id())
     if message is None:
         return None

@@ -46,7 +46,7 @@ class SqlPointers:
         self._database = database
 
     async def sample(self, *, limit: int) -> list[Pointer]:
-        return await self._database.read(_sample(limit))
+        return await self._database.read(_sample(limit), snapshot=True)
 
     async def known_tasks(self, ids: Sequence[int]) -> set[int]:
         rows = await self._database.read(_rows(KNOWN_TASKS(ids=_json(ids)))) if ids else []

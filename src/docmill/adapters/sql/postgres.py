@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from docmill.adapters.sql.database import Answer, Later, Shared
-from docmill.adapters.sql.sharing import Sharing
 from docmill.adapters.sql.statement import Op, Query, Together
 from docmill.core.errors import StorageFull, Unavailable
 
@@ -23,8 +21,6 @@ T = TypeVar("T")
 
 STATEMENT_MS = 15_000
 LOCK_MS = 10_000
-SHARED_LOCK_MS = 1_000
-"""Longer than this a transaction of many callers waits for nobody: one row must not keep all of them."""
 IDLE_MS = 2_000
 """In the middle of a transaction nobody thinks for longer than this: who does is frozen or cut off, and others wait for
 what it has locked."""
@@ -58,7 +54,7 @@ _AWAY = (
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
-    """Knows in which scope its session is, so that the same tenant's next glance costs no extra round trip."""
+    """Knows in which scope its session is, so that the same tenant's next read costs no extra round trip."""
 
     scope: str | None = EVERYBODY
 
@@ -79,61 +75,37 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 class PostgresDatabase:
     dialect = "postgres"
-    puts_off = False
 
     def __init__(self, url: str, *, size: int = 10) -> None:
         self._url = url
         self._size = size
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
-        self._shared: dict[Shared, Sharing] = {}
 
     async def write(
         self,
         op: Op[T],
         *,
         tenant: str | None = None,
-        patience_s: float | None = None,
         durable: bool = True,  # noqa: ARG002 - telling the server would cost more than it saves
-        brief: bool = False,
-        later: Later | None = None,  # noqa: ARG002 - nothing is put off here
+        lock_s: float | None = None,
+        statement_s: float | None = None,
     ) -> T:
         async with self._acquired() as connection:
-            begin = connection.begin("", _scope(tenant)) + (BY_INDEX if brief else "")
-            async with _transaction(connection, begin):
-                return await _drive(connection, op, patience_s)
-
-    async def share(self, item: Any, op: Shared, *, tenant: str | None = None, durable: bool = True) -> Any:  # noqa: ARG002
-        if tenant is not None:
-            # In the tenant's own scope there is no company.
-            [answer] = await self._write_shared(op([item], patient=True), True, tenant)
-            return (answer or Answer(error=Unavailable("database_busy"))).get()
-        if op not in self._shared:
-            self._shared[op] = Sharing(op, self._write_shared)
-        return await self._shared[op].join(item)
-
-    async def _write_shared(
-        self, op: Op[list[Answer | None]], patient: bool, tenant: str | None = None
-    ) -> list[Answer | None]:
-        async with self._acquired() as connection:
             begin = connection.begin("", _scope(tenant)) + BY_INDEX
-            if not patient:
-                begin += f"; SET LOCAL lock_timeout = {SHARED_LOCK_MS}"
+            if lock_s is not None:
+                begin += f"; SET LOCAL lock_timeout = {round(lock_s * 1000)}"
             async with _transaction(connection, begin):
-                return await _drive(connection, op)
+                return await _drive(connection, op, statement_s)
 
-    async def read(self, op: Op[T], *, tenant: str | None = None) -> T:
-        async with self._acquired() as connection, _transaction(connection, connection.begin(SNAPSHOT, _scope(tenant))):
-            return await _drive(connection, op)
-
-    async def glance(self, op: Op[T], *, tenant: str | None = None) -> T:
-        # Without BEGIN and COMMIT, which would cost twice the query.
+    async def read(self, op: Op[T], *, tenant: str | None = None, snapshot: bool = False) -> T:
         async with self._acquired() as connection:
+            if snapshot:
+                async with _transaction(connection, connection.begin(SNAPSHOT, _scope(tenant))):
+                    return await _drive(connection, op)
+            # Without BEGIN and COMMIT, which would cost twice the query.
             await connection.enter(_scope(tenant))
             return await _drive(connection, op)
-
-    async def peek(self, op: Op[T], *, tenant: str | None = None) -> T:
-        return await self.glance(op, tenant=tenant)
 
     async def script(self, text: str) -> None:
         async with self._acquired() as connection, _transaction(connection, connection.begin("", EVERYBODY)):
@@ -219,8 +191,8 @@ async def _rows(connection: Any, query: Query | Together, limit: dict[str, float
     return []
 
 
-async def _drive(connection: Any, op: Op[T], patience_s: float | None = None) -> T:
-    limit = {} if patience_s is None else {"timeout": patience_s}
+async def _drive(connection: Any, op: Op[T], statement_s: float | None = None) -> T:
+    limit = {} if statement_s is None else {"timeout": statement_s}
     try:
         query = next(op)
         while True:

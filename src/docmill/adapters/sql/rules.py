@@ -61,7 +61,7 @@ class SqlRules:
         return _rule(rows[0]) if rows else None
 
     async def list(self, who: Owner, *, limit: int, offset: int) -> tuple[list[Rule], int]:
-        return await self._database.read(_list(who, limit, offset), tenant=who.tenant)
+        return await self._database.read(_list(who, limit, offset), tenant=who.tenant, snapshot=True)
 
     async def add(self, draft: Draft, who: Owner) -> Rule:
         rows = await self._database.write(

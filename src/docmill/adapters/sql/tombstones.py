@@ -67,28 +67,28 @@ class SqlTombstones:
         self._database = database
 
     async def aged(self, *, after: int, limit: int) -> list[Aged]:
-        rows = await self._database.glance(_rows(AGED(after=after, limit=limit)))
+        rows = await self._database.read(_rows(AGED(after=after, limit=limit)))
         return [Aged(row[0], STATUS_OF[row[1]], row[2], row[3]) for row in rows]
 
     async def bury(self, task_id: int, retention: Retention) -> bool:
         return await self._database.write(_bury(task_id, retention))
 
     async def find(self, task_id: int, who: Owner) -> Tombstone | None:
-        rows = await self._database.glance(_rows(_stone(task_id, who)), tenant=who.tenant)
+        rows = await self._database.read(_rows(_stone(task_id, who)), tenant=who.tenant)
         return Tombstone(*rows[0]) if rows else None
 
     async def full(self, *, after: int, limit: int) -> list[Estate]:
-        rows = await self._database.glance(_rows(FULL(after=after, limit=limit)))
+        rows = await self._database.read(_rows(FULL(after=after, limit=limit)))
         return [Estate(Tombstone(*row[:6]), msgspec.json.decode(row[6], type=Leavings)) for row in rows]
 
     async def emptied(self, task_id: int) -> None:
         await self._database.write(_rows(EMPTIED(id=task_id)))
 
     async def is_parse_used(self, parsed_key: str) -> bool:
-        return await self._database.read(_is_parse_used(parsed_key))
+        return await self._database.read(_is_parse_used(parsed_key), snapshot=True)
 
     async def is_source_used(self, tenant: str, key: str) -> bool:
-        return bool(await self._database.glance(_rows(IS_SOURCE(tenant=tenant, key=key)), tenant=tenant))
+        return bool(await self._database.read(_rows(IS_SOURCE(tenant=tenant, key=key)), tenant=tenant))
 
 
 def missing(task_id: int, who: Owner | None) -> Op[DocmillError]:

@@ -89,11 +89,11 @@ class SqlWebhooks:
         return await self._database.write(op, tenant=who.tenant)
 
     async def get(self, webhook_id: str, who: Owner) -> Webhook | None:
-        rows = await self._database.glance(_rows(GET, id=webhook_id, **_owner(who)), tenant=who.tenant)
+        rows = await self._database.read(_rows(GET, id=webhook_id, **_owner(who)), tenant=who.tenant)
         return webhook_of(rows[0], self._sealer) if rows else None
 
     async def list(self, who: Owner) -> list[Webhook]:
-        rows = await self._database.glance(_rows(LIST, **_owner(who)), tenant=who.tenant)
+        rows = await self._database.read(_rows(LIST, **_owner(who)), tenant=who.tenant)
         return [webhook_of(row, self._sealer) for row in rows]
 
     async def replace(self, webhook_id: str, draft: WebhookDraft, who: Owner) -> Webhook | None:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from docmill.adapters.sql import postgres
+from docmill.adapters.sql import ledger as sql_ledger
 from docmill.adapters.sql.ledger import SqlLedger
 from docmill.adapters.sql.postgres import PostgresDatabase
 from docmill.core import machine
@@ -32,15 +32,16 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 class Counting(PostgresDatabase):
-    """Remembers its shared transactions: whether each was patient."""
+    """Remembers the transactions of decisions: whether each was of one decision alone."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.wrote: list[bool] = []
 
-    async def _write_shared(self, op: Any, patient: bool, tenant: str | None = None) -> Any:
-        self.wrote.append(patient)
-        return await super()._write_shared(op, patient, tenant)
+    async def write(self, op: Any, **how: Any) -> Any:
+        if op.__name__ == "decide":
+            self.wrote.append(how.get("lock_s") is None)
+        return await super().write(op, **how)
 
 
 @pytest.fixture
@@ -307,7 +308,7 @@ async def test_a_row_that_somebody_holds_keeps_only_its_own_caller_waiting(
 async def test_a_count_that_somebody_holds_keeps_no_other_tenant_waiting(
     counting: Counting, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "SHARED_LOCK_MS", 100)
+    monkeypatch.setattr(sql_ledger, "BATCH_LOCK_S", 0.1)
     ledger = SqlLedger(counting)
     anna, carl = await opened(ledger), await opened(ledger, a_task(CARL))
     held = f"SELECT 1 FROM task_counts WHERE tenant = '{ANNA.tenant}' FOR UPDATE"
