@@ -1,6 +1,7 @@
 """Die at every point where something becomes true: around each commit, rename, sync and HTTP message.
 
     python -m bench.chaos.failpoints --mode embedded
+    python -m bench.chaos.failpoints --mode distributed --names
     python -m bench.chaos.failpoints --mode distributed --every 4 --offset 1
 
 A walk is what clients and a worker do with four documents: one is parsed here, with twin and mount, one goes to an
@@ -392,14 +393,22 @@ def course(mode: str, folder: Path, secretary: Secretary, seed: int) -> Course:
 
 
 def run(
-    mode: str, *, seed: int = 1, every: int = 1, offset: int = 0, most: int | None = None, say: Say = print
+    mode: str,
+    *,
+    seed: int = 1,
+    every: int = 1,
+    offset: int = 0,
+    most: int | None = None,
+    is_by_name: bool = False,
+    say: Say = print,
 ) -> tuple[Course, Findings]:
-    """Walk every point, or every n-th beginning with one; or an even selection of at most so many."""
+    """Walk every point, or every n-th beginning with one; or an even selection of at most so many. By name: the first
+    time of each only."""
     with tempfile.TemporaryDirectory(prefix=f"docmill-points-{mode}-") as name, Secretary() as secretary:
         walked = course(mode, Path(name), secretary, seed)
         try:
             walked.open()
-            points = walked.record()
+            points = [point for point in walked.record() if not is_by_name or point.endswith("#1")]
             every = max(every, -(-len(points) // most) if most else 1)
             wanted = points[offset::every]
             walked.wanted, walked.recorded = wanted, points
@@ -424,9 +433,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="only every n-th point")
     parser.add_argument("--offset", type=int, default=0, help="beginning with this one")
+    parser.add_argument("--names", action="store_true", help="only the first time that each is reached")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
-    walked, findings = run(given.mode, seed=given.seed, every=given.every, offset=given.offset)
+    walked, findings = run(given.mode, seed=given.seed, every=given.every, offset=given.offset, is_by_name=given.names)
     print("\n".join(walked.coverage.lines()))
     print("  " + "  ".join(f"{fault} {findings.counts[fault]}" for fault in FAULTS))
     print("\n".join(f"  {example}" for example in findings.examples))
