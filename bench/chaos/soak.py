@@ -278,6 +278,8 @@ class Soak:
         self.receiver.forget()
         self._sample(began, 0)
         print(f"  batch {number}: {self.accepted} tasks accepted, {len(self.violations)} violations", flush=True)
+        for violation in found:
+            print(f"    {violation.fault}: task {violation.task_id}: {violation.why}", flush=True)
 
     def _remove_webhook(self, load: MixedLoad) -> None:
         """Else each batch would be told of the tasks of all later ones."""
@@ -320,8 +322,6 @@ def _tell(running: Soak, restarts: dict[str, int]) -> bool:
         print(f"{one.name:<44} {one.first:>9.2f} {one.last:>9.2f} {one.rise:>+9.2f}{verdict}")
     growing = [one.name for one in fits if not one.is_flat]
     print(f"accepted {running.accepted}, violations {len(running.violations)}, restarts {restarts or 0}")
-    for violation in running.violations[:20]:
-        print(f"  {violation.fault}: task {violation.task_id}: {violation.why}")
     for said, number in running.bad.items():
         print(f"  {number} times {said}")
     if not fits:
