@@ -73,7 +73,7 @@ def _media_faults(view: Any, guard: tuple[str, ...]) -> Iterable[Fault]:
     media_type, blob = view.media_type, view.blob
     if not known(media_type, blob):
         return
-    if hasattr(blob, "base64"):
+    if blob.type == "inline":
         if known(blob.media_type) and blob.media_type != media_type:
             context = {"media_type": shown(media_type), "blob_media_type": shown(blob.media_type)}
             yield fault("media_type_mismatch", "media_type", **context)

@@ -7,9 +7,9 @@ from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, ValidationInfo, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError, SchemaValidator
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, PydanticKnownError, SchemaValidator
 from pydantic_core import core_schema as core
 
 from .codes import ascii_safe, error, said
@@ -216,6 +216,46 @@ def _by_rule(rule: Rule) -> Judge:
         return UNKNOWN
 
     return judge
+
+
+@cache
+def plain_schema(cls: type[Contract]) -> CoreSchema:
+    """The model's schema for data that is in order, without the explanation of errors that each model has by itself.
+
+    The mode is the context of the validation. What it refuses is given to `judged`, which says why.
+    """
+    fields = {
+        name: core.model_field(_with_default(_schema_of(field), field)) for name, field in cls.model_fields.items()
+    }
+    inner = core.model_fields_schema(fields, extra_behavior="forbid")
+    model = core.model_schema(cls, inner, config=core.CoreConfig(hide_input_in_errors=True))
+    if cls.relations.__func__ is Contract.relations.__func__:  # type: ignore[attr-defined]
+        return model
+    return core.with_info_after_validator_function(_check_relations, model)
+
+
+def _check_relations(value: Contract, info: ValidationInfo[Mode]) -> Contract:
+    for _, wrong in type(value).relations(value, info.context):
+        raise wrong
+    return value.settled()
+
+
+def _schema_of(field: FieldInfo) -> CoreSchema:
+    for marker in field.metadata:
+        if hasattr(marker, "core"):
+            return marker.core  # type: ignore[no-any-return]
+    annotation: Any = field.annotation
+    if get_origin(annotation) is Literal:
+        return core.literal_schema(list(get_args(annotation)))
+    return plain_schema(annotation)
+
+
+def _with_default(schema: CoreSchema, field: FieldInfo) -> CoreSchema:
+    if field.is_required():
+        return schema
+    if field.default_factory:
+        return core.with_default_schema(schema, default_factory=field.default_factory)
+    return core.with_default_schema(schema, default=field.default)
 
 
 @cache

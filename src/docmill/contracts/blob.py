@@ -1,6 +1,6 @@
 """Where the bytes of a document or an asset are: in storage, elsewhere, or in the value itself."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -8,7 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core import core_schema as core
 
-from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known
+from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known, plain_schema
 from .codes import shown
 from .fields import Base64, Kind, MediaType, OptionalSha256, Sha256, Size, Uri
 from .mode import Mode
@@ -74,6 +74,11 @@ class ByType:
         variants = handler(schema)["anyOf"]
         mapping = {tag: variant["$ref"] for tag, variant in zip(BLOBS, variants, strict=True)}
         return {"oneOf": variants, "discriminator": {"propertyName": "type", "mapping": mapping}}
+
+    @property
+    def core(self) -> CoreSchema:
+        variants: dict[Hashable, CoreSchema] = {tag: plain_schema(variant) for tag, variant in BLOBS.items()}
+        return core.tagged_union_schema(variants, discriminator="type")
 
     def judge(self, raw: object, loc: Loc, finding: Finding) -> Any:
         try:

@@ -1,14 +1,16 @@
 """Checks data against a contract and says everything that is wrong with it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from .asset import Asset, AssetRef
-from .base import Contract, Enough, Finding, Judge, Violation, judged, safe
+from .base import Enough, Finding, Judge, Violation, judged, plain_schema, safe
 from .blob import BlobLocator, ByType
 from .codes import CODES, RELATIONS, ascii_safe, shown
 from .document import DocumentMeta, DocumentRef, NormalizedDocument
@@ -32,43 +34,16 @@ JUDGES: Final[Mapping[str, Judge]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Checked:
-    """The outcome of a check: a value, or the reasons why there is none."""
+    """The outcome of a check: a value with everything in its normal form, or the reasons why there is none."""
 
-    __slots__ = ("_make", "_value", "errors")
-
-    def __init__(
-        self, value: Any, errors: tuple[Violation, ...] = (), *, make: Callable[[], Contract] | None = None
-    ) -> None:
-        self.errors: Final = errors
-        self._value = value
-        self._make = make
-
-    @property
-    def value(self) -> Any:
-        """The value, with everything in its normal form. It is made when it is first asked for."""
-        if self._make is not None:
-            self._value = self._make()
-            self._make = None  # it holds the text
-        return self._value
+    value: Any
+    errors: tuple[Violation, ...] = ()
 
     @property
     def valid(self) -> bool:
         return not self.errors
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Checked):
-            return NotImplemented
-        return self.errors == other.errors and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash((self.value, self.errors))
-
-    def __repr__(self) -> str:
-        return f"Checked(value={self.value!r}, errors={self.errors!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Checked, (self.value, self.errors)
 
 
 def check(
@@ -100,24 +75,26 @@ def check_value(kind: str, value: object, *, strict: bool | None = None, media_g
 
 
 @cache
-def _quick() -> Callable[[str, bytes, Mode], Callable[[], Contract] | None]:
-    """The quick judgement, loaded with its decoder by whoever checks a text, not by all who import the models."""
-    from .swift import accepted
-
-    return accepted
+def _validator(kind: str) -> SchemaValidator:
+    contract = KINDS[kind]
+    schema = ByType().core if contract is BlobLocator else plain_schema(contract)
+    # Pydantic would put the models' own validators, which explain errors, back in place of ours.
+    return SchemaValidator(schema, _use_prebuilt=False)
 
 
 def _check_text(kind: str, data: bytes, mode: Mode) -> Checked:
-    if make := _quick()(kind, data, mode):
-        return Checked(None, make=make)
-    written = keys_written(data) if mode.strict else 0
+    written = keys_written(data) if mode.strict else 0  # before parsing: each takes a copy of the text
     try:
         value = from_json(data, allow_inf_nan=True, cache_strings="keys")
     except ValueError as fault:
         if "recursion limit" in str(fault):
             return _refused("json_too_deep", limit=MAX_DEPTH)
         return _refused("json_invalid", reason=ascii_safe(str(fault)))
-    return _explained(kind, value, mode, data if mode.strict and written != keys_kept(value) else None)
+    doubtful = mode.strict and written != keys_kept(value)
+    if not doubtful:
+        with suppress(ValidationError):
+            return Checked(_validator(kind).validate_python(value, context=mode))
+    return _explained(kind, value, mode, data if doubtful else None)
 
 
 def _explained(kind: str, value: object, mode: Mode, doubtful: bytes | None = None) -> Checked:

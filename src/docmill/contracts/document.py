@@ -8,7 +8,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core import core_schema as core
 
 from .asset import Asset
-from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known
+from .base import UNKNOWN, Contract, Fault, Finding, Loc, fault, judged, known, plain_schema
 from .blob import BlobLocator, checksum_faults
 from .codes import shown
 from .fields import (
@@ -58,6 +58,11 @@ class EachAsset:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core.no_info_before_validator_function(_listed, handler(source))
+
+    @property
+    def core(self) -> CoreSchema:
+        # The first broken asset is enough: the explanation looks at all of them.
+        return core.list_schema(plain_schema(Asset), fail_fast=True)
 
     def judge(self, raw: object, loc: Loc, finding: Finding) -> Any:
         try:
@@ -117,9 +122,9 @@ def _within(asset: Asset, collection: object) -> Asset:
 
 
 def _asset_faults(document: Any, asset: Any, index: int) -> Iterable[Fault]:
-    for name in ("tenant", "workflow", "document", "collection"):
-        expected, actual = getattr(document, f"{name}_id"), getattr(asset, f"{name}_id")
-        absent = name == "collection" and actual is None
-        if known(expected, actual) and expected != actual and not absent:
-            context = {"actual": shown(str(actual)), "expected": shown(str(expected))}
-            yield fault(f"asset_{name}_mismatch", "assets", index, "ref", f"{name}_id", **context)
+    for name in ("tenant_id", "workflow_id", "document_id", "collection_id"):
+        expected, actual = getattr(document, name), getattr(asset, name)
+        if expected == actual or not known(expected, actual) or (name == "collection_id" and actual is None):
+            continue
+        context = {"actual": shown(str(actual)), "expected": shown(str(expected))}
+        yield fault(f"asset_{name.removesuffix('_id')}_mismatch", "assets", index, "ref", name, **context)

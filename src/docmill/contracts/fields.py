@@ -1,7 +1,7 @@
 """The types of single fields.
 
-Each carries its whole rule in Python: it normalises, and names what is wrong by code. Most texts are in order; for them
-`docmill.contracts.swift` has a quicker judgement.
+Each carries its whole rule in Python: it normalises, and names what is wrong by code. Frequent fields also have a
+Pydantic schema for values that are already normal; only what that refuses is given to the rule.
 """
 
 import math
@@ -36,6 +36,10 @@ LANGUAGE = r"^(?=.*[A-Za-z])[A-Za-z0-9]{1,8}(?:-[A-Za-z0-9]{1,8})*$"
 MAX_MEDIA_TYPE = 255
 MAX_LANGUAGE = 255
 
+_UTC_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|\+00:00)$"
+_LINE = r"^[!-~]([ -~]*[!-~])?$"
+"""Printable ASCII without blanks at the ends: text that cleaning leaves as it is."""
+
 _name = re.compile(NAME.strip("^$"))
 _sha256 = re.compile(SHA256.strip("^$"))
 _media_type = re.compile(MEDIA_TYPE.strip("^$"))
@@ -52,9 +56,16 @@ class Rule:
 
     explain: Callable[[object], Any]
     schema: JsonSchemaValue = field(default_factory=dict)
+    normal: CoreSchema | None = None
+    """Accepts only values that `explain` would return unchanged."""
+
+    @property
+    def core(self) -> CoreSchema:
+        explaining = core.no_info_plain_validator_function(self.explain)
+        return core.union_schema([self.normal, explaining], mode="left_to_right") if self.normal else explaining
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core.no_info_plain_validator_function(self.explain)
+        return self.core
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return dict(self.schema)
@@ -71,7 +82,8 @@ def optional(rule: Rule, default: Callable[[], object] | None = None) -> Rule:
             return default() if default else None
         return rule.explain(raw)
 
-    return Rule(explain, {"anyOf": [rule.schema, {"type": "null"}]})
+    normal = core.nullable_schema(rule.normal) if rule.normal and not default else None
+    return Rule(explain, {"anyOf": [rule.schema, {"type": "null"}]}, normal)
 
 
 def string(raw: object) -> str:
@@ -175,7 +187,7 @@ def digest(code: str) -> Rule:
         return value
 
     schema = {"type": "string", "pattern": SHA256, "description": "SHA-256 as 64 lower-case hex digits"}
-    return Rule(explain, schema)
+    return Rule(explain, schema, core.str_schema(strict=True, pattern=SHA256))
 
 
 def whole_number(negative: str) -> Rule:
@@ -192,7 +204,8 @@ def whole_number(negative: str) -> Rule:
             raise PydanticKnownError("less_than_equal", {"le": MAX_INT})
         return int(raw)
 
-    return Rule(explain, {"type": "integer", "minimum": 0, "maximum": MAX_INT})
+    normal = core.int_schema(strict=True, ge=0, le=MAX_INT)
+    return Rule(explain, {"type": "integer", "minimum": 0, "maximum": MAX_INT}, normal)
 
 
 def timestamp(naive: str) -> Rule:
@@ -207,7 +220,10 @@ def timestamp(naive: str) -> Rule:
         except (OverflowError, ValueError) as fault:
             raise PydanticKnownError("datetime_parsing", {"error": str(fault)}) from None
 
-    return Rule(explain, {"type": "string", "format": "date-time"})
+    text = core.str_schema(strict=True, pattern=_UTC_MOMENT)
+    moment = core.chain_schema([text, core.datetime_schema()])
+    normal = core.no_info_after_validator_function(lambda value: value.replace(tzinfo=UTC), moment)
+    return Rule(explain, {"type": "string", "format": "date-time"}, normal)
 
 
 def _parsed(raw: object) -> datetime:
@@ -329,6 +345,12 @@ def _bbox(raw: object) -> list[float]:
     return within
 
 
+def _upright(corners: list[float]) -> list[float]:
+    if corners[2] > corners[0] and corners[3] > corners[1]:
+        return corners
+    raise ValueError("the second corner is not below and to the right of the first")
+
+
 def _confidence(raw: object) -> float:
     value = _number(raw)
     if value is None:
@@ -341,7 +363,9 @@ def _confidence(raw: object) -> float:
 def text_up_to(limit: int) -> Rule:
     """A describing text: never an error for its length, but cut to *limit* bytes."""
     note = f"Cut to {limit} bytes of UTF-8 at a character's border; NUL and lone surrogates are dropped."
-    return Rule(lambda raw: cut(string(raw), limit), {"type": "string", "description": note})
+    # No character takes more than four bytes, so a short text need not be measured.
+    normal = core.str_schema(strict=True, max_length=limit // 4, pattern=r"^[^\x00]*$")
+    return Rule(lambda raw: cut(string(raw), limit), {"type": "string", "description": note}, normal)
 
 
 def one_of(*values: str) -> Rule:
@@ -352,17 +376,22 @@ def one_of(*values: str) -> Rule:
             raise PydanticKnownError("literal_error", {"expected": expected})
         return raw
 
-    return Rule(explain, {"enum": list(values), "type": "string"})
+    return Rule(explain, {"enum": list(values), "type": "string"}, core.literal_schema(list(values)))
+
+
+def _line(limit: int) -> CoreSchema:
+    return core.str_schema(strict=True, max_length=limit, pattern=_LINE)
 
 
 _NAME_SCHEMA = {"type": "string", "pattern": NAME}
 _blank_is_null = "Blank counts as null."
 
-_uuid_rule = Rule(_uuid_of, {"type": "string", "format": "uuid"})
+_uuid_rule = Rule(_uuid_of, {"type": "string", "format": "uuid"}, core.uuid_schema())
 _uri_schema = {"type": "string", "minLength": 1, "maxLength": MAX_URI}
 
-TenantId = Annotated[str, Rule(_tenant, {"type": "string", "minLength": 1, "maxLength": 128})]
-WorkflowId = Annotated[str, Rule(_workflow, {**_NAME_SCHEMA, "maxLength": 128})]
+TenantId = Annotated[str, Rule(_tenant, {"type": "string", "minLength": 1, "maxLength": 128}, _line(128))]
+_workflow_normal = core.str_schema(strict=True, max_length=128, pattern=NAME)
+WorkflowId = Annotated[str, Rule(_workflow, {**_NAME_SCHEMA, "maxLength": 128}, _workflow_normal)]
 Uuid = Annotated[UUID, _uuid_rule]
 OptionalUuid = Annotated[UUID | None, optional(_uuid_rule)]
 Version = Annotated[
@@ -407,8 +436,10 @@ ExternalRef = Annotated[
         dict,
     ),
 ]
-Uri = Annotated[str, Rule(_uri, _uri_schema)]
-_optional_text = Rule(_optional_uri, {"type": "string", "maxLength": MAX_URI, "description": _blank_is_null})
+Uri = Annotated[str, Rule(_uri, _uri_schema, _line(MAX_URI))]
+_optional_text = Rule(
+    _optional_uri, {"type": "string", "maxLength": MAX_URI, "description": _blank_is_null}, _line(MAX_URI)
+)
 OptionalUri = Annotated[str | None, optional(_optional_text)]
 CaptionModel = Annotated[str | None, optional(_optional_text)]
 Sha256 = Annotated[str, digest("sha256_invalid")]
@@ -421,11 +452,13 @@ MediaType = Annotated[
     Rule(
         _media,
         {"type": "string", "pattern": MEDIA_TYPE, "maxLength": MAX_MEDIA_TYPE},
+        core.str_schema(strict=True, max_length=MAX_MEDIA_TYPE, pattern=MEDIA_TYPE),
     ),
 ]
 Base64 = Annotated[str, Rule(_base64, {"type": "string", "contentEncoding": "base64"})]
 CreatedAt = Annotated[datetime, timestamp("created_at_naive")]
 CrawlTimestamp = Annotated[datetime | None, optional(timestamp("crawl_timestamp_naive"))]
+_unit = core.float_schema(strict=True, allow_inf_nan=False, ge=0, le=1)
 BBox = Annotated[
     list[float] | None,
     optional(
@@ -438,10 +471,13 @@ BBox = Annotated[
                 "maxItems": 4,
                 "description": "[x0, y0, x1, y1] from the top left, x1 > x0 and y1 > y0",
             },
+            core.no_info_after_validator_function(
+                _upright, core.list_schema(_unit, strict=True, min_length=4, max_length=4)
+            ),
         )
     ),
 ]
-Confidence = Annotated[float | None, optional(Rule(_confidence, {"type": "number", "minimum": 0, "maximum": 1}))]
+Confidence = Annotated[float | None, optional(Rule(_confidence, {"type": "number", "minimum": 0, "maximum": 1}, _unit))]
 Context = Annotated[str | None, optional(text_up_to(2048))]
 OcrText = Annotated[str | None, optional(text_up_to(8192))]
 

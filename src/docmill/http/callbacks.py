@@ -96,11 +96,10 @@ Reply = tuple[Message, Message]
 class _Call:
     """One callback on its way through the checks."""
 
-    job: str
-    """As the path spells it."""
+    job_id: UUID | None
+    """None: the path names no job."""
     scope: Scope
     proxies: tuple[Network, ...]
-    job_id: UUID | None = None
     attempt: Attempt | None = None
     kind: str = "unread"
     raw: bytes = b""
@@ -154,7 +153,7 @@ class CallbackDoor:
 
     async def take(self, job: str, scope: Scope, receive: Receive, send: Send) -> int:
         """Receive one callback and answer it; the status of the answer."""
-        call = _Call(job, scope, self._options.trusted_proxies)
+        call = _Call(_uuid(job), scope, self._options.trusted_proxies)
         try:
             reply = await self._judge(call, receive)
             if call.kind != "progress" or call.reason is not None:
@@ -179,7 +178,6 @@ class CallbackDoor:
         declared = call.declared
         if declared is not None and declared > self._limit:
             raise TooLarge("body_too_large", limit=self._limit)
-        call.job_id = _uuid(call.job)
         claim = Claim.of(call.job_id or NO_JOB, call.scope["headers"])
         attempt = await self._admit(call, claim)
         # A dialect without huge texts has small bodies only: its limit keeps them in memory.
