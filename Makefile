@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 # Compiled once, not by each of the processes that run tests, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: test-fast test-long chaos soak help setup demo serve check format fuzz test screenshots messages goldens bench bench-quality bench-peers pins clean
+.PHONY: test-fast test-long chaos soak audit help setup demo serve check format fuzz test screenshots messages goldens bench bench-quality bench-peers pins clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,17 +62,25 @@ test-long: $(VENV)/.dev ## Walk the longest journeys once more, distributed and 
 	$(PYTEST) -m long
 
 CHAOS_SEEDS ?= 1,2,3
-chaos: $(VENV)/.dev ## Kill what runs under the wide load, three seeds in both modes; upgrades and restores; some minutes
-	$(BIN)/python -m bench.chaos --seeds $(CHAOS_SEEDS) --tasks 60 --kills 20 --quiet 0 --lease 4 --pause 0.5,1.5 --away 0,3
-	$(BIN)/python -m bench.chaos.upgrade
-	$(BIN)/python -m bench.chaos.restore
-	$(BIN)/python -m bench.chaos.simulation --seeds 1000
-	$(BIN)/python -m bench.chaos.kills --kills 50
-	$(BIN)/python -m bench.chaos.stops --moments 60
+CHAOS := $(BIN)/python -m bench.chaos
+chaos: $(VENV)/.dev ## Kill what runs under the wide load, three seeds in both modes; upgrades, restores, failpoints; an hour
+	$(CHAOS) --seeds $(CHAOS_SEEDS) --tasks 60 --kills 20 --quiet 0 --lease 4 --pause 0.5,1.5 --away 0,3
+	$(CHAOS).upgrade
+	$(CHAOS).restore
+	$(CHAOS).simulation --seeds 1000
+	$(CHAOS).model --backend all --steps 10000
+	$(CHAOS).kills --kills 50
+	$(CHAOS).stops --moments 60
+	$(CHAOS).failpoints --mode embedded --names
+	$(CHAOS).failpoints --mode distributed --names
 
 SOAK_MINUTES ?= 60
-soak: $(VENV)/.dev ## Run the wide load for SOAK_MINUTES (60): memory, descriptors, threads, rows and keys stay flat
-	$(BIN)/python -m bench.chaos.soak --minutes $(SOAK_MINUTES)
+soak: $(VENV)/.dev ## Run the wide load for SOAK_MINUTES (60) in each mode: memory, descriptors, threads, rows and keys stay flat
+	$(CHAOS).soak --minutes $(SOAK_MINUTES)
+
+audit: $(VENV)/.dev ## Ask for known vulnerabilities of the pinned packages; needs the network
+	$(BIN)/uv tool run pip-audit --strict --require-hashes --disable-pip -r requirements.txt
+	$(BIN)/uv tool run pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 
 screenshots: $(VENV)/.dev ## Make the pictures of the console in docs/images anew
 	DOCMILL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser -k every_page

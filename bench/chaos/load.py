@@ -68,6 +68,8 @@ class Load:
     answers: Counter[str] = field(default_factory=Counter)
     twice: list[str] = field(default_factory=list)
     """Keys for which two different tasks were seen."""
+    is_enough: bool = False
+    """Nothing more is submitted."""
     stop: bool = False
 
     def start(self, made: list[Document], clients: int, per_second: float | None = None) -> list[threading.Thread]:
@@ -84,6 +86,8 @@ class Load:
         chance = random.Random(f"{self.seed}/{number}")
         with suppress(SystemExit), httpx2.Client(timeout=10, trust_env=False) as http:
             for document in made:
+                if self.is_enough:
+                    return
                 began = time.monotonic()
                 self._submit(http, document, chance)
                 time.sleep(max(0.0, pause - (time.monotonic() - began)))

@@ -34,6 +34,7 @@ from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.statement import Op, Statement
 from docmill.core import machine
 from docmill.core.access import Principal
+from docmill.core.clocks import MIN_WATCH_MS
 from docmill.core.errors import Conflict, NotFound
 from docmill.core.machine import Handover, StageResult
 from docmill.core.reports import Failed, GivenBack, Pages, Progress, Report, Succeeded
@@ -264,6 +265,9 @@ class Backend:
         }
         limits = Limits(task_timeout_s=TIMEOUT_S, lease_ms=LEASE_S * 1000, max_lost_alone=MAX_LOST_ALONE)
         self.ports = Ports(**unneeded | given, limits=limits)
+        # As a process that has run for a while: one that has just started gives nothing up.
+        now_ms = await self.ports.ledger.now_ms()
+        self.ports.clock.observe(now_ms - MIN_WATCH_MS, round(time.monotonic() * 1000) - MIN_WATCH_MS)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)

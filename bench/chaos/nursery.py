@@ -13,7 +13,9 @@ import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -86,13 +88,13 @@ class Nursery:
         """*source*: the `src` folder of another version of docmill, which its processes run instead of this one."""
         self._exits = folder / "exits"
         self._exits.mkdir(parents=True)
+        python = sys.executable if source is None else str(_python_of(folder / "python", source))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.chaos.nursery", str(self._exits)],
+            [python, "-m", "bench.chaos.nursery", str(self._exits)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=os.environ | ({"PYTHONPATH": str(source)} if source else {}),
         )
 
     def fork(
@@ -115,6 +117,15 @@ class Nursery:
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()
+
+
+def _python_of(folder: Path, source: Path) -> Path:
+    """An environment with that version and the packages of this one. Its parsers are started by its own interpreter
+    without regard to PYTHONPATH, so that a variable would not do."""
+    venv.create(folder, symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    (packages / "previous.pth").write_text(f"{source}\n{sysconfig.get_path('purelib')}\n")
+    return folder / "bin/python"
 
 
 def main(exits: Path) -> None:

@@ -66,7 +66,7 @@ class ReportingWorker(ProviderPeer):
     def __init__(self, seed: int, manners: Mapping[str, int] = MANNERS) -> None:
         super().__init__()
         self.seed = seed
-        self._weights = manners
+        self.weights = manners
         self.urls: list[str] = []
         self.stopped = threading.Event()
         self.manners: Counter[str] = Counter()
@@ -74,6 +74,8 @@ class ReportingWorker(ProviderPeer):
         self._answers: dict[str, list[int]] = defaultdict(list)
         self._finals: dict[str, Final] = {}
         self._failing: set[str] = set()
+        self._taken: list[tuple[Job, Body]] = []
+        """Finals that were answered with 200."""
         self._threads: list[threading.Thread] = []
         self._http = httpx2.Client(timeout=15, trust_env=False)
 
@@ -104,6 +106,16 @@ class ReportingWorker(ProviderPeer):
             self._finals.clear()
             self._calls.clear()
             self._failing.clear()
+            self._taken.clear()
+
+    def repeat_finals(self) -> int:
+        """Send every final that was taken once more, and a different one for the same job; how many there were."""
+        with self.lock:
+            taken = list(self._taken)
+        for number, (job, body) in enumerate(taken):
+            for again in (body, self._completed(job, 100 + number)):
+                self._send(job, again, random.Random(f"{job.job_id}/again"))
+        return len(taken)
 
     def join(self, seconds: float) -> bool:
         """Whether every report was answered in time."""
@@ -123,7 +135,7 @@ class ReportingWorker(ProviderPeer):
         self._calls[marker] += 1
         chance = random.Random(f"{self.seed}/{marker}/{self._calls[marker]}")
         path = urlsplit(fields["callback_url"][0]).path
-        manner = chance.choices(list(self._weights), list(self._weights.values()))[0]
+        manner = chance.choices(list(self.weights), list(self.weights.values()))[0]
         job = Job(path.rsplit("/", 1)[1], path, fields["callback_token"][0], marker, manner, chance)
         self.manners[manner] += 1
         self.seen.clear()
@@ -215,6 +227,9 @@ class ReportingWorker(ProviderPeer):
                 continue
             if body.final.tag:
                 self._answers[body.final.tag].append(answer.status_code)
+                if answer.status_code == 200:
+                    with self.lock:
+                        self._taken.append((job, body))
             return
 
 

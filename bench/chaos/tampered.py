@@ -1,5 +1,5 @@
 """docmill in a process that was tampered with before its first line: it dies at a named point, its clock is wrong, its
-event loop is kept busy, or its sweeper keeps a diary.
+event loop is kept busy, its sweeper keeps a diary, or it says how much memory SQLite has.
 
     python -m bench.chaos.tampered '{"clock": {"off_s": -600}}' serve --data ...
 
@@ -28,6 +28,7 @@ from typing import Any
 from bench.chaos.disk import Disk
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d+\b")
+SQLITE_MEMORY_S = 1.0
 SENT_S = 0.005
 """After that an answer that was given to the event loop has left the process."""
 
@@ -45,6 +46,17 @@ def tamper(wanted: dict[str, Any]) -> None:
         one.install()
     if diary := wanted.get("diary"):
         Diary(Path(diary)).install()
+    if sqlite := wanted.get("sqlite"):
+        threading.Thread(target=write_sqlite_memory, args=(Path(sqlite),), daemon=True).start()
+
+
+def write_sqlite_memory(file: Path) -> None:
+    """The bytes that SQLite holds, again and again. Most are page caches, which fill as the database grows."""
+    import apsw
+
+    while True:
+        file.write_text(str(apsw.memory_used()))
+        time.sleep(SQLITE_MEMORY_S)
 
 
 class Points:
@@ -190,14 +202,15 @@ class Points:
 
     def _watch_http(self) -> None:
         import httpx2
-        from fastapi import FastAPI
+
+        from docmill.http.app import App
 
         self._around(
             httpx2.AsyncClient,
             "send",
             lambda _, request, **__: f"call {request.method} {_ID.sub(':id', request.url.path)}",
         )
-        points, serve = self, FastAPI.__call__
+        points, serve = self, App.__call__
 
         async def served(app: Any, scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
@@ -214,7 +227,7 @@ class Points:
 
             await serve(app, scope, receive, sent)
 
-        FastAPI.__call__ = served  # type: ignore[method-assign]
+        App.__call__ = served  # type: ignore[method-assign]
 
 
 def _file_point(call: str, *_: Any, **__: Any) -> str:

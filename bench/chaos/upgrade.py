@@ -12,7 +12,11 @@ The previous version is the last commit before the newest migration, taken from 
 5. The old workers are replaced. Everything that was accepted is checked by history, as after a storm.
 
 Embedded, the old process is killed while it works, the new one takes over its data folder, and the old one is refused.
-Streams are not watched, and each job gets one final report: the previous version had faults there, mended by now.
+
+As long as an old API answers, each job gets one final report and streams are not watched: the previous version may
+have faults there that this one mends. Once all API processes are new, every final report that the old ones took is sent
+again, together with a different one for the same job, and the wide load begins: several finals at once, slow and late
+ones, and watchers.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -37,7 +42,7 @@ from bench.chaos.history import check
 from bench.chaos.load import documents
 from bench.chaos.mixed import MixedLoad, Shares, environment
 from bench.chaos.nursery import Nursery
-from bench.chaos.outside import ReportingWorker, WebhookReceiver
+from bench.chaos.outside import MANNERS, ReportingWorker, WebhookReceiver
 from bench.chaos.units import Unit
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,8 +50,13 @@ MIGRATIONS = "src/docmill/adapters/sql/migrations"
 PHASE_S = 120.0
 """Of waiting for a phase: far more than one takes."""
 REFUSED_S = 60.0
+PER_S = 3.0
+"""Submissions per second."""
+MAX_SHARE = 30
+"""So many times the wanted tasks are there to be submitted, for a slow machine."""
 PACE = Pace(lease_s=4.0, heartbeat_s=1.0, sweep_s=0.5)
-MANNERS = {"plain": 1}
+PLAIN = {"plain": 1}
+"""How external workers report to the previous version."""
 
 
 class UpgradeFailed(Exception):
@@ -100,6 +110,20 @@ class Upgrade:
     def until_accepted(self, count: int) -> None:
         self.until(lambda: len(self.load.accepted) >= count, f"{count} tasks accepted")
 
+    def until_more(self, count: int) -> None:
+        self.until_accepted(len(self.load.accepted) + count)
+
+    def submit(self, tasks: int) -> list[threading.Thread]:
+        """Begin to submit, and go on until `end`: a step takes as long as it takes."""
+        made = documents(random.Random(self.load.seed), MAX_SHARE * tasks)
+        return self.load.start(made, 4, per_second=PER_S)
+
+    def end(self, threads: list[threading.Thread], tasks: int) -> None:
+        self.until_accepted(tasks)
+        self.load.is_enough = True
+        for thread in threads:
+            thread.join(PHASE_S)
+
     @property
     def schema(self) -> int:
         return int(self.place.rows("SELECT max(number) FROM migrations")[0][0])
@@ -131,7 +155,18 @@ class Upgrade:
             f"an old {like.command[0]} that starts now is refused, exit code {code}: {text.strip().splitlines()[-1]}"
         )
 
+    def widen(self) -> None:
+        """All API processes are new: repeat what the old ones took, and send everything from now on."""
+        assert self.load.worker
+        sent = self.load.worker.repeat_finals()
+        if not sent:
+            raise UpgradeFailed("the previous version took no final report: there is nothing to repeat")
+        self.load.worker.weights = MANNERS
+        self.load.shares = Shares()
+        self.note(f"{sent} final reports of before sent again, and different ones for the same jobs")
+
     def judge(self) -> bool:
+        assert self.load.worker
         self.load.finish(PHASE_S)
         self.load.stop = True
         wait_until_drained(self.place, PHASE_S)
@@ -139,6 +174,7 @@ class Upgrade:
         history = collect(self.load)
         for violation in check(history):
             findings.found(violation.fault, violation.task_id, f"{violation.why} (by history)")
+        self.note(f"external jobs by manner: {dict(self.load.worker.manners)}, streams {len(history.streams)}")
         bad = [said for said in self.load.answers if said.startswith(("bad", "no Retry-After"))]
         counted = {fault: number for fault, number in findings.counts.items() if number}
         self.note(f"accepted {len(self.load.accepted)}, violations {counted or 0}, answers {dict(self.load.answers)}")
@@ -160,8 +196,7 @@ def rolling(upgrade: Upgrade, place: Distributed, tasks: int) -> bool:
     place.answering()
     upgrade.load.urls = place.urls
     upgrade.load.prepare()
-    made = documents(random.Random(upgrade.load.seed), tasks)
-    threads = upgrade.load.start(made, 4, per_second=4.0)
+    threads = upgrade.submit(tasks)
     upgrade.until_accepted(tasks // 5)
     if upgrade.schema != upgrade.schemas[0]:
         raise UpgradeFailed(f"the schema is {upgrade.schema} before the upgrade")
@@ -171,14 +206,15 @@ def rolling(upgrade: Upgrade, place: Distributed, tasks: int) -> bool:
     upgrade.until(lambda: upgrade.schema == upgrade.schemas[1], "the new worker migrates")
     migrated_ms = int(time.time() * 1000)
     upgrade.until(lambda: _started(place, [newcomer], migrated_ms), "the new worker works")
-    upgrade.until_accepted(2 * tasks // 5)
+    upgrade.until_more(tasks // 5)
     upgrade.note(f"new worker beside old API: {len(upgrade.load.accepted)} accepted, schema {upgrade.schema}")
 
     for unit in place.apis:
         code = place.supervisor.replace(unit, place.nursery)
         place.answering()
         upgrade.note(f"{unit.name} replaced, exit code {code}")
-    upgrade.until_accepted(3 * tasks // 5)
+    upgrade.widen()
+    upgrade.until_more(tasks // 5)
     old_workers = place.workers[:-1]
     replaced_ms = int(time.time() * 1000)
     upgrade.until(lambda: _started(place, old_workers, replaced_ms), "an old worker works beside the new API")
@@ -188,8 +224,8 @@ def rolling(upgrade: Upgrade, place: Distributed, tasks: int) -> bool:
     for unit in old_workers:
         code = place.supervisor.replace(unit, place.nursery)
         upgrade.note(f"{unit.name} replaced, exit code {code}")
-    for thread in threads:
-        thread.join(PHASE_S)
+    upgrade.until_more(tasks // 5)
+    upgrade.end(threads, tasks)
     return upgrade.judge()
 
 
@@ -207,7 +243,7 @@ def in_place(upgrade: Upgrade, place: Embedded, tasks: int) -> bool:
     place.answering()
     upgrade.load.urls = place.urls
     upgrade.load.prepare()
-    threads = upgrade.load.start(documents(random.Random(upgrade.load.seed), tasks), 4, per_second=4.0)
+    threads = upgrade.submit(tasks)
     upgrade.until_accepted(tasks // 3)
     upgrade.note(f"old process: {len(upgrade.load.accepted)} accepted, schema {upgrade.schema}")
     place.supervisor.kill(unit)
@@ -215,8 +251,9 @@ def in_place(upgrade: Upgrade, place: Embedded, tasks: int) -> bool:
     place.answering()
     upgrade.until(lambda: upgrade.schema == upgrade.schemas[1], "the new process migrates")
     upgrade.note(f"killed and replaced by the new one, schema {upgrade.schema}")
-    for thread in threads:
-        thread.join(PHASE_S)
+    upgrade.widen()
+    upgrade.until_more(tasks // 3)
+    upgrade.end(threads, tasks)
     is_good = upgrade.judge()
     unit.wanted = False
     unit.stop()
@@ -235,7 +272,7 @@ def run(mode: str, previous: str, *, tasks: int, seed: int) -> bool:
         print(f"{mode}: {previous} (schema {schemas[0]}) to this version (schema {schemas[1]})", flush=True)
         if schemas[0] == schemas[1]:
             raise UpgradeFailed("both versions have the same schema")
-        worker = stack.enter_context(ReportingWorker(seed, MANNERS))
+        worker = stack.enter_context(ReportingWorker(seed, PLAIN))
         receiver = stack.enter_context(WebhookReceiver())
         load = MixedLoad([], seed, worker=worker, receiver=receiver, shares=Shares(watch=0.0))
         stack.callback(load.close)

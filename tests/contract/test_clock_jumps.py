@@ -13,6 +13,7 @@ from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.statement import Op, Row, Statement
 from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.core import machine, webhooks
+from docmill.core.clocks import MIN_WATCH_MS
 from docmill.core.machine import Change, Handover
 from docmill.core.task import Attempt, Task
 from docmill.core.webhooks import Answer, Outcome, Sent, WebhookDraft
@@ -103,9 +104,30 @@ async def test_after_a_jump_forward_who_is_really_gone_lapses_a_period_later(dat
     # Time passes: no jump, for the monotonic clock passes with it.
     await jump(database, ports, TIMEOUT_MS + 1_000)
     ports.clock._monotonic_ms -= TIMEOUT_MS + 1_000
+    ports.clock._since_ms -= TIMEOUT_MS + 1_000
     await sweep.sweep(ports)
 
     assert ["pending", "failed"] == await statuses(ledger, gone, job)
+
+
+async def test_a_process_that_starts_after_a_jump_gives_nothing_up(database: Database) -> None:
+    """It cannot know of the jump. One that saw it sets the times right with its next sweep."""
+    old, new, ledger = ports_on(database), ports_on(database), SqlLedger(database)
+    running, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=15_000)
+    job, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=15_000)
+    await handed_over(ledger, job)
+    await sweep.sweep(old)
+    await jump(database, old, HOUR_MS)
+
+    await sweep.sweep(new)
+    assert job.attempt_id
+    await sweep.recover_attempt(new, job.attempt_id)
+    assert ["pending", "running"] == await statuses(ledger, running, job), "a lost worker costs no task"
+    await sweep.sweep(old)
+    new.clock._since_ms -= MIN_WATCH_MS
+    await sweep.sweep(new)
+
+    assert ["pending", "running"] == await statuses(ledger, running, job)
 
 
 async def test_a_notice_scheduled_before_the_clock_was_set_back_waits_no_longer_than_meant(database: Database) -> None:

@@ -96,3 +96,20 @@ async def test_without_redis_each_process_goes_on_with_what_it_saw() -> None:
 
         assert [True, False] == await hits(limiter, 2)
         await client.aclose()
+
+
+async def test_a_process_forgets_buckets_that_count_nothing_any_more() -> None:
+    """Each job of an external worker has a bucket: a service that runs for long must not keep all of them."""
+    now = 0.0
+    limiter = LocalLimiter(lambda: now)
+    for number in range(1000):
+        limiter.count(f"progress:{number}", window_s=60.0)
+    assert 1000 == len(limiter)
+    assert [True, True, False] == await hits(limiter, 3, "progress:7")
+
+    now = 59.0
+    assert [False] == await hits(limiter, 1, "progress:7")
+    now = 61.0
+    limiter.count("another", window_s=60.0)
+
+    assert 2 == len(limiter)

@@ -245,6 +245,8 @@ def test_nul_and_lone_surrogates_are_removed_from_a_final_s_texts(etl: Etl, work
     task, job = started(etl, worker)
     body = final(1)
     body["data"]["extracted_text"] = "A\0B\ud800C " + "x" * filling
+    body |= {"message": "d\0one\ud800", "phase": "comp\0leted", "process": {"id": "p\0"}}
+    body["data"]["images_archive_filename"] = "\udc00a.zip"
     body["data"]["metadata"]["text_contents"][0]["content"] = "A\0B\udfffC\U0001f600 RAW " + "x" * filling
     raw = json.dumps(body).encode().replace(b"RAW", b"\x00\xed\xa0\x80")
 
@@ -255,8 +257,23 @@ def test_nul_and_lone_surrogates_are_removed_from_a_final_s_texts(etl: Etl, work
     assert done["result"]["scan"]["content"].startswith("ABC\U0001f600")
     assert 6 == parse_event(etl, task)["characters_removed"]
 
-    _, other = started(etl, worker)
-    assert 400 == other.send({"phase": "a\0b", "message": "x" * filling}).status_code, "no text of a document"
+
+@pytest.mark.parametrize("filling", [0, 100_000], ids=["small", "streamed"])
+def test_nul_and_lone_surrogates_are_removed_from_progress_and_failures(
+    etl: Etl, worker: Elsewhere, filling: int
+) -> None:
+    task, job = started(etl, worker)
+    progress = job.send({"phase": "a\0b", "message": "half \ud800 of it", "x": "x" * filling})
+    failure = job.send(
+        {"error": {"code": "E\0", "message": "n\0o \udc00", "details": {"a": ["\0"], "x": "x" * filling}}}
+    )
+
+    assert [200, 200] == [progress.status_code, failure.status_code], (progress.text, failure.text)
+    done = etl.wait(task)
+    assert ("failed", "E", "no ") == (
+        done["status"],
+        *(done["metadata"]["worker_error"][k] for k in ("code", "message")),
+    )
 
 
 # Several reports for one job

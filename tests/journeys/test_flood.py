@@ -6,6 +6,7 @@ While each of them is at work, `/health` is asked again and again from another t
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -25,6 +27,10 @@ MiB = 1024**2
 MAX_DELAY_S = 0.25
 MAX_GROWTH_BYTES = 8 * MiB
 CONNECT_S = 10.0
+MAX_LOOP_S = 0.05
+"""CPU time of the event loop for one request without a credential."""
+REQUESTS = 10
+"""For each measurement: the kernel counts in steps of 10 ms."""
 
 
 @dataclass
@@ -101,6 +107,20 @@ def check_cost(guarded: Guarded, attack: Callable[[], None], growth: int = MAX_G
         if watch.worst < MAX_DELAY_S and grown < growth:
             return
         assert not last, f"/health took {watch.worst:.3f} s, memory grew by {grown / MiB:.1f} MB"
+
+
+def measure_loop(guarded: Guarded, attack: Callable[[], None]) -> float:
+    """Seconds of CPU that the event loop's thread uses per request. A busy machine does not change them."""
+
+    def used_s() -> float:
+        fields = Path(f"/proc/{guarded.service.pid}/task/{guarded.service.pid}/stat").read_text().rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    before = used_s()
+    for _ in range(REQUESTS):
+        attack()
+    return (used_s() - before) / REQUESTS
 
 
 def post(guarded: Guarded, path: str, kind: str, body: bytes, key: str = "") -> bytes:
@@ -229,6 +249,55 @@ def test_no_head_is_costly(guarded: Guarded, head: tuple[str, str]) -> None:
                 assert one.recv(4096).startswith(b"HTTP/1.1 ")
 
     check_cost(guarded, attack)
+
+
+JSON = b"[" + b"[]," * (2 * MiB) + b"[]]"
+FORM = b"token=%41" * (1024 * 1024)
+STRANGE = {
+    "health": b"GET /health HTTP/1.1\r\n\r\n",
+    "json": b"POST /api/v1/etl/submit HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+    "docling": b"POST /v1/convert/source HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+    "callback": b"POST /api/external/jobs/00000000-0000-4000-8000-000000000000 HTTP/1.1\r\n"
+    b"Authorization: Bearer x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+    "sign-in": b"POST /sign-in HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: %d\r\n\r\n%s",
+    "small form": b"POST /sign-in HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 15004\r\n\r\nkey=" + b"%41" * 5000,
+    "upload": b"POST /api/v1/etl/upload HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    b"Content-Length: %d\r\n\r\n%s",
+    "chunked": b"POST /api/v1/etl/rules HTTP/1.1\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 1_000_000 + b"0\r\n\r\n",
+    "page": b"GET /documents/x HTTP/1.1\r\nAccept-Language: " + b"de;q=0.1," * 6_000 + b"\r\n\r\n",
+    "cookie": b'GET / HTTP/1.1\r\nCookie: docmill_session="' + b"\\" * 60_000 + b'"\r\n\r\n',
+    "fields": b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(5_000)) + b"\r\n",
+    "query": b"GET /api/v1/etl/tasks?" + b"a&" * 15_000 + b" HTTP/1.1\r\n\r\n",
+    "pipelined": b"GET /api/v1/etl/tasks HTTP/1.1\r\n\r\n" * 2_000,
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_no_request_of_a_stranger_takes_50_ms_of_the_event_loop(guarded: Guarded, name: str) -> None:
+    request = STRANGE[name].replace(b" HTTP/1.1\r\n", b" HTTP/1.1\r\nHost: localhost\r\n")
+    if b"%d" in request:
+        body = FORM if name == "sign-in" else JSON
+        request = request.replace(b"%d", b"%d" % len(body)).replace(b"%s", body)
+
+    def attack() -> None:
+        with guarded.connect() as one:
+            with suppress(OSError):  # refused in the middle
+                one.sendall(request)
+                one.shutdown(socket.SHUT_WR)
+            with suppress(OSError):
+                while one.recv(65536):
+                    pass
+
+    # A sweep of the service itself may fall into one of the measurements.
+    spent = [measure_loop(guarded, attack)]
+    while spent[-1] >= MAX_LOOP_S and len(spent) < 3:
+        spent.append(measure_loop(guarded, attack))
+
+    print(f"{name}: {1000 * min(spent):.1f} ms")
+    assert min(spent) < MAX_LOOP_S
 
 
 @pytest.mark.parametrize("unit", [b"![", b"[", b"[a](", b"<a", b"- ", b"`a"])

@@ -10,6 +10,7 @@ from zlib import crc32
 import schemathesis
 
 REAL: dict[str, Any] = json.loads(os.environ.get("DOCMILL_REAL_IDS", "{}"))
+HUGE = 99_999_999_999_999_999_999
 EXAMPLE_ADDRESS = "https://www.example.org/report.pdf"
 REFUSED_ADDRESS = "https://127.0.0.1/report.pdf"
 OPEN = {"/health", "/ready", "/livez", "/readyz", "/metrics", "/docs/codes/{code}"}
@@ -27,10 +28,19 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 @schemathesis.hook
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A minute is a good time to wait for a task, and a bad one to wait for a test."""
-    if query and isinstance(query.get("wait"), int | float) and query["wait"] > 1:
-        return {**query, "wait": 1}
-    return query
+    """A minute is a good time to wait for a task, and a bad one to wait for a test. Every other time one whole number
+    is larger than a database takes: generated ones hardly ever are."""
+    if not query:
+        return query
+    if isinstance(query.get("wait"), int | float) and query["wait"] > 1:
+        query = {**query, "wait": 1}
+    numbers = [name for name, value in query.items() if _is_whole(value)]
+    chance = crc32(repr(query).encode())
+    return {**query, numbers[chance // 2 % len(numbers)]: HUGE} if numbers and chance % 2 else query
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @schemathesis.hook

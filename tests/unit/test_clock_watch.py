@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmill.core.clocks import ClockWatch
+from docmill.core.clocks import MIN_WATCH_MS, ClockWatch
 
 HOUR_MS = 3_600_000
 
@@ -33,3 +33,13 @@ def test_a_clock_that_drifts_for_a_day_is_no_jump() -> None:
     watch.observe(0, 0)
 
     assert 0 == watch.observe(24 * HOUR_MS + 40_000, 24 * HOUR_MS)
+
+
+def test_a_watch_is_sure_when_it_has_watched_for_a_while() -> None:
+    watch = ClockWatch()
+    sure = []
+    for at_ms in (0, MIN_WATCH_MS - 1, MIN_WATCH_MS, MIN_WATCH_MS + 1):
+        watch.observe(HOUR_MS + at_ms, at_ms)
+        sure.append(watch.is_sure)
+
+    assert [False, False, True, True] == sure

@@ -32,7 +32,7 @@ from docmill.adapters.engines.local.rtf import plain_text
 from docmill.adapters.engines.local.xml import without_entities
 from docmill.adapters.engines.markdown import clean, coverage, disarm, tidy
 from docmill.core.links import replace_targets, without_images
-from docmill.core.parsed import Page, Parsed
+from docmill.core.parsed import Page
 from docmill.core.routing import quality
 from docmill.work.report_pages import Relinking
 
@@ -154,7 +154,7 @@ def test_the_exceptions_exist() -> None:
 
 
 def judge(text: str) -> object:
-    return quality(Parsed("local", "text/markdown", (Page(0, text),)))
+    return quality((Page(0, text),))
 
 
 FUNCTIONS: dict[str, Callable[[str], object]] = {

@@ -113,7 +113,7 @@ def test_a_result_has_the_pages_of_its_document_and_no_others() -> None:
     ],
 )
 def test_empty_and_garbled_pages_make_a_result_poor(pages: list[str], poor: bool) -> None:
-    assert poor == quality(parsed(*pages)).is_poor
+    assert poor == quality(parsed(*pages).pages).is_poor
 
 
 @pytest.mark.parametrize("text", ["Übergrößenträger für 12,50 €", "报告第一页", "f(x) = ∑ xᵢ", "| 1 | 2 |", "1.5"])

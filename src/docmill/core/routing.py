@@ -196,9 +196,9 @@ class Quality:
         return self.bad_share > POOR
 
 
-def quality(parsed: Parsed) -> Quality:
+def quality(pages: Sequence[Page]) -> Quality:
     empty = garbled = damaged = 0
-    for page in parsed.pages:
+    for page in pages:
         text = without_images(page.markdown).strip()
         if page.damage:
             damaged += 1
@@ -206,7 +206,7 @@ def quality(parsed: Parsed) -> Quality:
             empty += 1
         elif is_garbled(text):
             garbled += 1
-    return Quality(len(parsed.pages), empty, garbled, damaged)
+    return Quality(len(pages), empty, garbled, damaged)
 
 
 def is_garbled(text: str) -> bool:

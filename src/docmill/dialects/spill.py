@@ -2,8 +2,8 @@
 
 A final report may carry hundreds of megabytes in its texts and its archive. The reader keeps the rest of the object as
 Python values, within limits, and neither memory nor time depends on where the pieces are cut. It is strict: what two
-parsers could understand differently (duplicate keys, lone surrogates, NUL, numbers out of range) is refused. Only from
-texts that go to files are NUL and lone surrogates removed: OCR makes them, and the document is worth more.
+parsers could understand differently (duplicate keys, numbers out of range) is refused, NUL and lone surrogates in keys
+too. From all other strings NUL and lone surrogates are removed: OCR makes them, and the document is worth more.
 """
 
 from __future__ import annotations
@@ -263,12 +263,13 @@ class Reader:
         return at
 
     def _begin_string(self, data: bytes, at: int) -> int:
+        is_key = self._want in (_Want.KEY, _Want.KEY_OR_END)
         plain = _PLAIN.match(data, at)
         if plain is None:
-            self._string = _Kept(self._charge)
+            self._string = _Kept(self._charge, is_key=is_key)
             return at + 1
         self._charge(len(plain[1]))
-        self._end_string(_text(plain[1], "a string"))
+        self._end_string(_text(plain[1], "a key") if is_key else _storable(plain[1], "a string")[0])
         return plain.end()
 
     def _begin_spill(self, spill: Spill, at: int) -> int:
@@ -410,8 +411,9 @@ class _Sink(ABC):
 
 
 class _Kept(_Sink):
-    def __init__(self, charge: Callable[[int], None]) -> None:
+    def __init__(self, charge: Callable[[int], None], *, is_key: bool) -> None:
         self._charge = charge
+        self._is_key = is_key
         self._raw = bytearray()
 
     def take(self, data: bytes, at: int) -> int:
@@ -422,7 +424,8 @@ class _Kept(_Sink):
         return end + self.ended
 
     def value(self) -> str:
-        return _text(bytes(self._raw), "a string")
+        raw = bytes(self._raw)
+        return _text(raw, "a key") if self._is_key else _storable(raw, "a string")[0]
 
 
 class _Text(_Sink):
@@ -447,13 +450,7 @@ class _Text(_Sink):
         return at + end + self.ended
 
     def _write(self, raw: bytes) -> None:
-        try:
-            text, removed = _decode(raw), 0
-        except (msgspec.DecodeError, UnicodeError):
-            text, removed = None, 0
-        if text is None or "\0" in text:
-            raw, removed = _without_unstorable(raw)
-            text = _text(raw, self._name)
+        text, removed = _storable(raw, self._name)
         self._file.write(text.encode(), removed)
 
     def value(self) -> Spilled:
@@ -536,6 +533,18 @@ def _last_utf8_border(masked: bytes) -> int:
 
 def _decode(raw: bytes) -> str:
     return _STRING.decode(b'"%b"' % raw)
+
+
+def _storable(raw: bytes, name: str) -> tuple[str, int]:
+    """The text of a JSON string without NUL and lone surrogates, and how many there were."""
+    try:
+        text = _decode(raw)
+    except (msgspec.DecodeError, UnicodeError):
+        text = "\0"  # a lone surrogate, or something that is broken for good
+    if "\0" not in text:
+        return text, 0
+    raw, removed = _without_unstorable(raw)
+    return _text(raw, name), removed
 
 
 def _without_unstorable(raw: bytes) -> tuple[bytes, int]:

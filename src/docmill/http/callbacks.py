@@ -24,6 +24,7 @@ from docmill.core.errors import (
     BadRequest,
     Conflict,
     DocmillError,
+    Forbidden,
     Invalid,
     NotFound,
     StageFailed,
@@ -365,14 +366,18 @@ class CallbackDoor:
             # Workers know 400 for a payload that they have to correct, and no 422.
             error = BadRequest(error.code, **error.facts)
         call.reason = f"{error.code}: {error.message}"[:500]
-        if error.status != 429:
+        # A stranger must not tell a job that exists by the time that its line takes: the answer goes first.
+        is_stranger = isinstance(error, Unauthorized | Forbidden)
+        if error.status != 429 and not is_stranger:
             await self._keep(call, error.status)
         log.info("callback_refused", job=str(call.job_id), code=error.code, status=error.status, peer=call.peer)
         own = self._dialect.refusal(error)
         if own is None:
             await answer(scope, error, HEADERS)(scope, receive, send)
-            return error.status
-        await Json(own, status_code=error.status, headers=HEADERS | retry_after(error))(scope, receive, send)
+        else:
+            await Json(own, status_code=error.status, headers=HEADERS | retry_after(error))(scope, receive, send)
+        if is_stranger:
+            await self._keep(call, error.status)
         return error.status
 
 

@@ -18,6 +18,10 @@ from docmill.http.stoppable import StoppableServer
 
 JOINED_BYTES = 64 * 1024
 """A larger first part of a body is not worth copying."""
+MAX_UNREAD_BYTES = 64 * 1024**2
+MAX_UNREAD_PIECES = 20_000
+"""Of a body that still arrives when its request is answered: it is read and dropped, because many clients look for the
+answer only when they have sent everything. Parsing a million chunks of one byte takes 0.2 s of the event loop."""
 REASONS = {
     400: "Bad Request",
     408: "Request Timeout",
@@ -87,6 +91,7 @@ class Protocol(HttpToolsProtocol):
         self._stalled_since: float | None = None
         self._status = 400
         self._has_asked = False
+        self._unread_bytes = self._unread_pieces = 0
 
     # Connections
 
@@ -145,6 +150,8 @@ class Protocol(HttpToolsProtocol):
             return
         if self._head_since is not None and self._head_bytes > self._limits.max_head_bytes:
             self._refuse(431)
+        elif self._unread_bytes > MAX_UNREAD_BYTES or self._unread_pieces > MAX_UNREAD_PIECES:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
@@ -158,7 +165,14 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= self._limits.max_pipelined:
             raise ValueError("too many pipelined requests")
         self._head_since, self._head_bytes, self._has_asked = None, 0, True
+        self._unread_bytes = self._unread_pieces = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle.response_started:
+            self._unread_bytes += len(body)
+            self._unread_pieces += 1
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

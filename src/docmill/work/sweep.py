@@ -152,9 +152,11 @@ async def _recover(ports: Ports, attempt: Attempt, lapsed_ms: int) -> bool:
         if current is None or (current.lease_ms, current.deadline_ms) != (attempt.lease_ms, attempt.deadline_ms):
             # Between our look and our lock the worker gave a sign of life.
             return Change(Verdict.SUPERSEDED, task)
+        if current.is_out and not ports.clock.is_sure:
+            return Change(Verdict.SUPERSEDED, task)  # a later sweep will see
         if current.is_out:
             return machine.expire(task, current, current.failure or _fault("worker_timeout", "timeout"))
-        if lapsed_ms > stale_ms:
+        if lapsed_ms > stale_ms and ports.clock.is_sure:
             return machine.expire(task, current, _fault("task_stale", "stale"))
         lost = StageFailed("worker_lost", times=task.lost_workers + 1)
         return machine.on_lost_worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ from docmill.adapters.engines.slicing.sliced import SlicedEngine
 from docmill.adapters.providers.client import ProviderClient
 from docmill.core.errors import DocumentError, StageFailed
 from docmill.core.parsed import Page, Parsed
-from docmill.core.routing import Policy, Reach
+from docmill.core.routing import Policy, Quality, Reach, quality
 from docmill.ports import Work
 from support.long_pdf import numbered_pdf
 from support.mineru_peers import CloudPeer
@@ -276,3 +277,32 @@ async def test_a_provider_that_fails_leaves_the_poor_result(
     parsed = await auto(Fixed(poor), client(peer.url)).start(work(), lambda _done, _total: None)
 
     assert "local" == parsed.engine
+
+
+async def test_a_result_is_judged_in_a_child(
+    peer: CloudPeer, client: MakeClient, work: MakeWork, tmp_path: Path
+) -> None:
+    """A large result of hostile text must not take the service's own time. As a ratio, for the machine may be busy."""
+    parsed = Parsed(
+        "local", "application/pdf", (Page(0, "![" * 8_000_000), Page(1, "\ud800 fine"), Page(2, "", "torn"))
+    )
+    began = time.process_time()
+    judged = quality(parsed.pages)
+    alone_s = time.process_time() - began
+
+    began = time.process_time()
+    found = await Cutter(scratch=tmp_path).judge(parsed, tmp_path)
+    with_child_s = time.process_time() - began
+
+    assert Quality(3, 0, 0, 1) == judged == found
+    assert with_child_s < alone_s / 2
+    assert [] == list(tmp_path.iterdir())
+
+
+async def test_the_result_of_the_only_engine_is_not_judged(client: MakeClient, work: MakeWork) -> None:
+    blank = Parsed("local", "application/pdf", (Page(0, ""),), facts={"a": 1})
+    engine = AutoEngine(Fixed(blank), {}, Cutter(), Policy())  # type: ignore[arg-type]
+
+    parsed = await engine.start(work(), lambda _done, _total: None)
+
+    assert {"a": 1, "routed": ["local"]} == parsed.facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import structlog
 
 from docmill.core.errors import DocmillError, StageFailed
 from docmill.core.parsed import Parsed
-from docmill.core.routing import Offer, Policy, Reach, Route, quality, route, stricter
+from docmill.core.routing import Offer, Policy, Reach, Route, route, stricter
 from docmill.ports import Deferred
 
 if TYPE_CHECKING:
@@ -65,8 +64,13 @@ class AutoEngine:
     async def _best(self, work: Work, report: PageReport, plan: Route) -> Parsed:
         """The first good result; if none is good, the best of them; if there is none, the first error.
 
-        One provider's word is enough: pages that are really empty shall not be paid for twice.
+        One provider's word is enough: pages that are really empty shall not be paid for twice. An only engine's result
+        is not judged, because nothing would follow from it.
         """
+        if len(plan.engines) == 1:
+            [name] = plan.engines
+            parsed = await self._run(name, work, report)
+            return replace(parsed, facts={**parsed.facts, "routed": [name]})
         results: list[tuple[float, Path, Parsed]] = []
         errors: list[DocmillError] = []
         tried: list[str] = []
@@ -78,12 +82,11 @@ class AutoEngine:
             (folder / "assets").mkdir(parents=True)
             try:
                 parsed = await self._run(name, replace(work, folder=folder), report)
+                judged = await self._cutter.judge(parsed, folder)
             except DocmillError as error:
                 log.info("engine_failed", task=work.task_id, engine=name, code=error.code)
                 errors.append(error)
                 continue
-            # A large result takes a while to look through.
-            judged = await asyncio.to_thread(quality, parsed)
             results.append((judged.bad_share, folder, parsed))
             if not judged.is_poor:
                 break

@@ -1,16 +1,19 @@
-"""The child: counts the pages of one PDF, or cuts it. One job, one line of JSON out, then it ends."""
+"""The child: counts the pages of one PDF, cuts it, or judges a result. One job, one line of JSON out, then it ends."""
 
 from __future__ import annotations
 
 import json
 import sys
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from docmill.adapters.engines.confine import allow_cpu, confine
 from docmill.adapters.engines.sandbox.levels import Level
 from docmill.core.errors import StorageFull, unwrap
+from docmill.core.parsed import Page
+from docmill.core.routing import quality
 
 LOOKED_AT = 24
 """Pages that are asked for a text layer, spread over the document."""
@@ -23,6 +26,18 @@ def main() -> None:
         answer(code="sandbox_insufficient", level=isolation.level, why=isolation.missing())
         return
     allow_cpu(job["seconds"])
+    if job["do"] == "judge":
+        answer(**judge(Path(job["source"])))
+    else:
+        read_pdf(job)
+
+
+def judge(source: Path) -> dict[str, int]:
+    pages = json.loads(source.read_bytes())
+    return asdict(quality([Page(index, markdown, damage) for index, (markdown, damage) in enumerate(pages)]))
+
+
+def read_pdf(job: dict[str, Any]) -> None:
     import pypdfium2 as pdfium
 
     try:

@@ -1,4 +1,4 @@
-"""Counting and cutting PDFs, in a child that may die without harm."""
+"""Counting and cutting PDFs and judging results, in a child that may die without harm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from docmill.adapters.engines import sniff
 from docmill.adapters.engines.confine import MB, bare_environment
 from docmill.adapters.engines.sandbox.home import Home, UnsafeResult
 from docmill.core.errors import DocumentError, StageFailed, StorageFull, Unavailable
-from docmill.core.routing import Facts, Slice
+from docmill.core.parsed import Parsed
+from docmill.core.routing import Facts, Quality, Slice
 
 CHILD = "docmill.adapters.engines.slicing.child"
 
@@ -45,6 +46,16 @@ class Cutter:
         order = {"do": "cut", "slices": [[one.first, one.last] for one in slices]}
         await self._run(source, order, may_link=may_link, results=names, folder=folder)
         return [folder / name for name in names]
+
+    async def judge(self, parsed: Parsed, folder: Path) -> Quality:
+        """How good a result is. Its text is untrusted, and may be large: the child reads it from a file in *folder*."""
+        pages = folder / "pages.json"
+        await asyncio.to_thread(_write_pages, parsed, pages)
+        try:
+            told = await self._run(pages, {"do": "judge"}, may_link=True)
+        finally:
+            await asyncio.to_thread(pages.unlink)
+        return Quality(**told)
 
     async def _run(
         self,
@@ -116,3 +127,8 @@ class Cutter:
                 raise Unavailable("sandbox_insufficient", level=told["level"], why=told["why"])
             case _:
                 raise DocumentError("document_broken", why="its pages cannot be counted")
+
+
+def _write_pages(parsed: Parsed, target: Path) -> None:
+    with target.open("w", encoding="ascii") as file:  # `json` escapes lone surrogates
+        file.write(json.dumps([[page.markdown, page.damage] for page in parsed.pages]))
