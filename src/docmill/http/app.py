@@ -11,7 +11,6 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -49,7 +48,7 @@ from docmill.http.events import StreamSlots, Tails
 from docmill.http.health import Prober
 from docmill.http.limits import BodyGuard, Drain, Gate, HttpOptions
 from docmill.http.metrics import Metrics, route_of
-from docmill.http.openapi import build_openapi, operation_id
+from docmill.http.openapi import OpenApiDocument, operation_id
 from docmill.http.watch import Boards
 from docmill.ports import Ports
 
@@ -108,6 +107,7 @@ def build_app(
         description="Documents in, validated Markdown, images and tables out.",
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         generate_unique_id_function=operation_id,
         lifespan=_lifespan(lifespan),
     )
@@ -130,7 +130,9 @@ def build_app(
     app.front = CallbackFront(
         ports=ports, options=callbacks or CallbackOptions(), drain=drain, metrics=app.state.metrics
     )
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    document = OpenApiDocument(app)
+    app.openapi = document.build  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    app.router.add_route("/openapi.json", document.answer, include_in_schema=False)
     return app
 
 
@@ -257,12 +259,6 @@ def _lifespan(inner: Lifespan | None) -> Lifespan:
                 await asyncio.wait({watching})
 
     return run
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    if not app.openapi_schema:
-        app.openapi_schema = build_openapi(app, app.state.ports.app_url)
-    return app.openapi_schema
 
 
 def _shown(path: str) -> str:

@@ -7,12 +7,17 @@ every request and answer.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
 
 from docmill.http.callback_paths import add_callbacks
 from docmill.http.errors import Problem
@@ -65,6 +70,28 @@ SECURITY: Final = {
     "report_end_of_job": [{"callback_token": []}],
 }
 """Of operations that are not for API keys and JWTs alone."""
+
+
+class OpenApiDocument:
+    """Builds the OpenAPI document once, when it is asked for. That takes half a second of CPU time, so it is done in a
+    thread: anyone may ask."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._building = threading.Lock()
+        self._json = b""
+
+    def build(self) -> dict[str, Any]:
+        with self._building:
+            if not self._app.openapi_schema:
+                self._app.openapi_schema = build_openapi(self._app, self._app.state.ports.app_url)
+                self._json = msgspec.json.encode(self._app.openapi_schema)
+            return self._app.openapi_schema
+
+    async def answer(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
+        if not self._json:
+            await asyncio.to_thread(self.build)
+        return Response(self._json, media_type="application/json")
 
 
 def operation_id(route: APIRoute) -> str:

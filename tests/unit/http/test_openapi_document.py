@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -248,3 +250,21 @@ def choices(document: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, 
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     among = schema.get("anyOf") or schema.get("oneOf")
     return [found for one in among for found in choices(document, one)] if among else [schema]
+
+
+async def test_the_service_answers_while_the_document_is_built(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone may ask for it, and building it takes longer than the event loop may stand still."""
+    go_on, has_begun = threading.Event(), threading.Event()
+
+    def build(*_: Any) -> dict[str, Any]:
+        has_begun.set()
+        assert go_on.wait(30)
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr("docmill.http.openapi.build_openapi", build)
+    asked = asyncio.create_task(desk.http.get("/openapi.json"))
+    assert await asyncio.to_thread(has_begun.wait, 30)
+
+    assert 200 == (await asyncio.wait_for(desk.http.get("/health"), 30)).status_code
+    go_on.set()
+    assert {"openapi": "3.1.0"} == (await asked).json()

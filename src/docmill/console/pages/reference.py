@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ class Chapter:
 
 
 async def show(console: Console, visit: Visit) -> Response:
-    schema = console.options.openapi()
+    schema = await asyncio.to_thread(console.options.openapi)
     origin = visit.ports.app_url or str(visit.request.base_url).rstrip("/")
     models = {
         name: [(key, type_of(value), str(value.get("description", ""))) for key, value in _properties(model).items()]
