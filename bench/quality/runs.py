@@ -18,13 +18,14 @@ from typing import Any
 PEERS = Path(__file__).parent.parent / ".peers"
 PROGRAM = Path(__file__).with_name("peer.py")
 KEPT = Path(__file__).parent.parent / ".outcomes"
-"""What peers made of the corpus: they change with their releases only, so each runs once (remove it after an update)."""
-OURS = ("docmill", "docvortex", "liteparse", "pypdfium2")
+"""What peers made of the corpus. They change with their releases only, so each runs once; remove it after an update."""
+OURS = ("docmill", "docvortex", "pypdfium2")
 ELSEWHERE = {
     "markitdown": ["markitdown[pdf,docx,pptx,xlsx,outlook]"],
     # The releases called 2.0 are empty.
     "pymupdf4llm": ["pymupdf4llm<2", "pymupdf<2", "pymupdf-layout<2"],
     "kreuzberg": ["kreuzberg"],
+    "liteparse": ["liteparse"],
     "pdf-inspector": ["pdf-inspector"],
 }
 """Peers that live in an environment of their own; pymupdf4llm is AGPL and is only ever called as a program."""

