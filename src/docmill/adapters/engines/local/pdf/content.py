@@ -76,6 +76,7 @@ class Word:
         "mono",
         "script",
         "size",
+        "spaced",
         "text",
         "turn",
         "uri",
@@ -120,6 +121,8 @@ class Word:
         """No blank stands before it."""
         self.hyphen = hyphen
         """The line ends inside it; the hyphen is not part of its text."""
+        self.spaced = False
+        """One blank that the file itself wrote stands before it, however wide it is stretched."""
         self.uri = ""
         self.script = 0
         """1 for a superscript, -1 for a subscript."""
@@ -282,13 +285,19 @@ class _WordReader:
             text = "".join(chr(min(raw.FPDFText_GetUnicode(self._text, at), 0xFFFF)) for at in range(count))
         self._count_unmapped(count)
         has_rtl = RTL.search(text) is not None
-        is_glued = False
+        is_glued, last = False, 0
         for token in TOKEN.finditer(text):
             start, end = token.span()
             glued = is_glued
-            for number, (first, last, style) in enumerate(self._parts(start, end)):
-                self._add(text[first:last], first, last, style, glued or number > 0, has_rtl)
+            count = len(self.words)
+            is_spaced = text[last:start] == " " and raw.FPDFText_IsGenerated(self._text, start - 1) == 0
+            for number, (first, stop, style) in enumerate(self._parts(start, end)):
+                self._add(text[first:stop], first, stop, style, glued or number > 0, has_rtl)
+            if is_spaced and len(self.words) > count:
+                # Typed tables are made of blanks, of which PDFium gives one.
+                self.words[count].spaced = not self.words[count].mono
             is_glued = text[end - 1] in HYPHEN
+            last = end
 
     def _count_unmapped(self, count: int) -> None:
         """Of a sample: a garbled font is garbled throughout."""

@@ -17,7 +17,7 @@ ESCAPED = re.compile(
     r"""[`*\\](?=\S)|(?<=\S)[`*]      # a mark that touches a letter
     |(?<!\w)_(?=\S)|(?<=\S)_(?!\w)    # inside a word an underscore is none
     |<(?=[a-zA-Z/!?])
-    |\[(?=[^\]]*\]\()
+    |\[(?=[^\[\]]{0,200}\]\()
     |~(?=~)
     """,
     re.VERBOSE,

@@ -453,7 +453,7 @@ def write_paragraph(part: Paragraph, layout: Layout) -> Block:
     if (
         not BULLET.match(text)
         and is_styled_heading(part, body, plain)
-        and is_heading(text, is_large=part.first.size > 1.3 * body)
+        and is_heading(text, is_large=part.first.size > 1.2 * body)
     ):
         words = [line.words for line in part.lines]
         italic = all(line.italic for line in part.lines)

@@ -10,6 +10,8 @@ from .content import RTL, Rect, Word
 
 GAP_EM = 1.2
 """A wider gap parts two pieces of a line that the file wrote one after the other."""
+STRETCHED_GAP_EM = 3.0
+"""The same where the file wrote a blank, which justified text stretches."""
 APART_GAP_EM = 0.7
 """The same for pieces that it wrote apart: nothing but their place says that they belong together."""
 SCRIPT = 0.85
@@ -181,7 +183,7 @@ def goes_on(last: Word, main: Word, word: Word, has_rtl: bool) -> bool:
     if left > 0.3 * em and not has_rtl and RTL.search(word.text) is None:
         return False
     gap = max(right, left)
-    if gap > GAP_EM * em:
+    if gap > (STRETCHED_GAP_EM if word.spaced else GAP_EM) * em:
         return False
     rise = main.base - word.base
     if abs(rise) < 0.25 * em:

@@ -12,13 +12,18 @@ from .columns import rows_of
 from .content import Rect
 from .lines import CJK, Line
 
-ENDS_SENTENCE = re.compile(r"[.!?:;…。！？：；؟۔][\"'”’»)\]\d*]*$")
+ENDS_SENTENCE = re.compile(
+    r"[.!?:;…。！？：；؟۔][\"'”’»)\]*]*$"
+    r"|(?<=[^\W\d])[.!?][\"'”’»)\]]*\d{1,3}$"  # the number of a note; 02.03.2026 ends none
+)
 BULLET = re.compile(r"^[•‣▪■●○◦·∙➢➤►✓✔❑❖➔→□◆◇★\uf0a7\uf0b7\uf0d8\uf076\uf0fc](?:\s|$)|^[•‣▪■●○◦∙➢]\S")
 DASH = re.compile(r"^[-–—*](?:\s|$)")
 NUMBER = re.compile(
     r"^(?:\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2}){1,3}\.?|\[\d{1,3}\])(?:\s|$)|^[①-⑳]"
 )
 MAX_MARK_LETTERS = 6
+MAX_GUESSED_STEP_EM = 1.45
+"""Of two lines nobody knows whether they are as far apart as lines or as paragraphs; few texts are set wider."""
 
 
 @dataclass(slots=True)
@@ -106,7 +111,9 @@ class Column:
                 if abs(one.size - other.size) < 0.08 * other.size and 0.8 * other.size < step < 2.6 * other.size:
                     steps[round(other.size)][round(step * 2) / 2] += 1
         self._steps = {
-            size: max(found, key=lambda step: (found[step], -step)) if found.total() > 2 else min(found)
+            size: max(found, key=lambda step: (found[step], -step))
+            if found.total() > 2
+            else min(*found, MAX_GUESSED_STEP_EM * size)
             for size, found in steps.items()
         }
 
@@ -126,6 +133,8 @@ class Column:
         if len(row) != 1 or len(below) != 1:
             return True
         line, other = row[0], below[0]
+        if abs(line.end - other.end) < 1.5 and abs(line.start - other.start) > 5 * other.size:
+            return True  # lines that end at one edge and begin anywhere
         width = self.end - self.start
         return self.room(line) > max(0.3 * width, first_width(other) + 4 * other.size)
 
@@ -179,6 +188,8 @@ def starts_new(paragraph: Paragraph, row: list[Line], following: list[Line] | No
     # The first line of a paragraph is set in, and the next goes back.
     if is_set_in and (below is None or below.start < line.start - 0.5 * em or (is_ended and fits)):
         return True
+    if in_item and fits and not is_small and line.start < paragraph.first.start + 0.7 * em:
+        return True  # back at the mark, after a line that had room left
     if in_item and not is_short and indent < -0.7 * em and (is_ended or not is_small):
         return True
     if in_item and is_short and line.start < paragraph.first.start - 0.7 * em and (is_ended or not is_small):

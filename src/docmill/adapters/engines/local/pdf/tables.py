@@ -33,6 +33,7 @@ def find_tables(words: Sequence[Word], paths: Sequence[Path], page: Rect, hints:
         level = ruled.merged([*level, *(ruled.Line(word.y, word.x0, word.x1) for word in typed)])
         words = [word for word in words if not TYPED_RULE.fullmatch(word.text)]
     own = Words(words)
+    hints = [between_rules(hint, level, own) for hint in hints]
     area = (page[2] - page[0]) * (page[3] - page[1])
     grids = ruled.grids(area, level, upright, own)
     shaky = [grid for grid in grids if is_shaky(grid, grids, hints, own)]
@@ -51,6 +52,19 @@ def find_tables(words: Sequence[Word], paths: Sequence[Path], page: Rect, hints:
         else:
             sure += known
     return sections.put_together(sure, own, level, upright) if len(sure) > 1 else sure
+
+
+def between_rules(hint: Rect, level: Sequence[ruled.Line], words: Sequence[Word]) -> Rect:
+    """The whole table, where a rule above and one of the same reach below enclose the part, and no running text."""
+    x0, y0, x1, y1 = hint
+    wide = [line for line in level if line.start <= x0 + 6 and line.end >= x1 - 6]
+    above = max((line for line in wide if line.at <= y0 + 2), key=lambda line: line.at, default=None)
+    below = min((line for line in wide if line.at >= y1 - 2), key=lambda line: line.at, default=None)
+    if above is None or below is None or below.at - above.at > 3 * (y1 - y0) + 60:
+        return hint
+    if abs(above.start - below.start) > 6 or abs(above.end - below.end) > 6:
+        return hint
+    return next(iter(regions.cut_at_prose([above, below], words)), hint)
 
 
 def find_hints(lines: Sequence[Line], *, is_column: bool) -> list[Rect]:
