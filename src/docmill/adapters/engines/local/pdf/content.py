@@ -31,6 +31,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 PRESENTATION_FORM = re.compile(r"[\ufb1d-\ufdff\ufe70-\ufefc]")
 LATIN_RUN = re.compile(r"[0-9A-Za-z\u00c0-\u024f](?:[^\u0590-\u08ff]*[0-9A-Za-z\u00c0-\u024f])?")
+IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 BOLD_NAME = re.compile(
     r"bold|black|heavy|semib|demi(?!ni)|extrab|[-,]bd|cmbx|cmssbx|\bsfbx|-b(?:i|o)?$|[-,]medi(?!um)", re.IGNORECASE
 )
@@ -248,6 +249,7 @@ class _Style(NamedTuple):
     bold: bool
     italic: bool
     mono: bool
+    is_named_mono: bool
     math: bool
     turn: int
     mark: int
@@ -259,7 +261,7 @@ class _WordReader:
     def __init__(self, page: Any, frame: Frame) -> None:
         self._frame = frame
         self._styles: dict[int, _Style] = {}
-        self._fonts: dict[int, tuple[bool, bool, bool, bool]] = {}
+        self._fonts: dict[int, tuple[bool, bool, bool, bool, bool]] = {}
         self._rect = raw.FS_RECTF()
         self._matrix = raw.FS_MATRIX()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
@@ -341,18 +343,18 @@ class _WordReader:
         size = raw.FPDFText_GetFontSize(self._text, at) * math.hypot(c, d)
         angle = math.degrees(math.atan2(b, a)) if a or b else 0.0
         turn = (round(angle / 90) - self._frame.turn) % 4
-        bold, italic, mono, is_math = self._font(raw.FPDFTextObj_GetFont(thing))
+        bold, italic, mono, is_named, is_math = self._font(raw.FPDFTextObj_GetFont(thing))
         bold = bold or raw.FPDFTextObj_GetTextRenderMode(thing) == FILL_AND_STROKE
         # Slanted by the matrix: (c, d) leans away from the upright of (a, b).
         lean = (a * c + b * d) / ((a * d - b * c) or 1.0)
         italic = italic or 0.1 < lean < 0.5
-        return _Style(size, bold, italic, mono, is_math, turn, raw.FPDFPageObj_GetMarkedContentID(thing))
+        return _Style(size, bold, italic, mono, is_named, is_math, turn, raw.FPDFPageObj_GetMarkedContentID(thing))
 
-    def _font(self, font: Any) -> tuple[bool, bool, bool, bool]:
+    def _font(self, font: Any) -> tuple[bool, bool, bool, bool, bool]:
         """By name: the weight that PDFium gives is guessed from the stem, and wrong for a third of the fonts."""
         pointer = ctypes.cast(font, ctypes.c_void_p).value
         if pointer is None:
-            return False, False, False, False
+            return False, False, False, False, False
         known = self._fonts.get(pointer)
         if known is None:
             name = _string(lambda buffer, size: raw.FPDFFont_GetBaseFontName(font, buffer, size), "utf-8")
@@ -363,6 +365,7 @@ class _WordReader:
                 BOLD_NAME.search(name) is not None,
                 not is_math and (ITALIC_NAME.search(name) is not None or (flags > 0 and bool(flags & ITALIC_FLAG))),
                 MONO_NAME.search(name) is not None or (flags > 0 and bool(flags & FIXED_PITCH)),
+                MONO_NAME.search(name) is not None,
                 is_math,
             )
             self._fonts[pointer] = known
@@ -407,7 +410,8 @@ class _WordReader:
             size=size,
             bold=style.bold,
             italic=style.italic,
-            mono=style.mono,
+            # Chinese letters are all of one width, which says nothing.
+            mono=style.mono and (style.is_named_mono or IDEOGRAPH.search(text) is None),
             math=style.math,
             turn=style.turn,
             mark=style.mark,

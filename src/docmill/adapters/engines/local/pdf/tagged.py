@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from .blocks import Block, Cell
 from .content import Element, PageContent, Rect, Word
 from .inline import Plain, render_lines
-from .layout import code_text, usual_style
+from .layout import around, code_text, nest, usual_style
 from .lines import Line, find_lines, in_logical_order, set_gaps
 from .paragraphs import BULLET, DASH, Paragraph
 
@@ -247,12 +247,44 @@ def settled(words: list[Word]) -> list[Word]:
     return words
 
 
+def join_marks(blocks: list[Block], page: PageContent) -> list[Block]:
+    """A mark that is tagged as a paragraph of its own makes an item of the paragraph beside it."""
+    found: list[Block] = []
+    indents: list[float] = []
+    em = 10.0 / (page.width or 1)
+    for block in blocks:
+        last = found[-1] if found else None
+        is_item = last is not None and is_mark(last) and block.kind == "text" and is_level(last, block)
+        if is_item and last is not None and last.box is not None and block.box is not None:
+            number = NUMBERED.fullmatch(last.text)
+            marker = f"{last.text[:-1]}." if number and last.text[:-1].isdigit() else "-"
+            text = block.text if marker != "-" or not number else f"{last.text} {block.text}"
+            level = nest(indents, last.box[0], em)
+            found[-1] = Block("item", text, level, marker, box=around(last.box, block.box))
+        else:
+            if block.kind == "heading" or (block.kind == "text" and not is_mark(block) and len(block.text) > 80):
+                indents.clear()
+            found.append(block)
+    return found
+
+
+def is_mark(block: Block) -> bool:
+    text = block.text.strip()
+    return block.kind == "text" and len(text) <= 4 and bool(BULLET.fullmatch(text) or NUMBERED.fullmatch(text))
+
+
+def is_level(one: Block, other: Block) -> bool:
+    if one.box is None or other.box is None:
+        return False
+    return abs(one.box[1] - other.box[1]) < one.box[3] - one.box[1]
+
+
 def read(page: PageContent, *, is_typed: bool = False) -> list[Block] | None:
     """The page by its tags, or None when they do not tell enough."""
     if not page.roots:
         return None
     tree = Tree(page, is_typed=is_typed)
-    blocks = [block for block in tree.blocks() if block.text.strip() or block.rows]
+    blocks = join_marks([block for block in tree.blocks() if block.text.strip() or block.rows], page)
     letters = sum(len(word.text) for word in page.words)
     tagged = sum(len(word.text) for word in page.words if word.mark in tree.named)
     if tagged < MIN_TAGGED * letters:
