@@ -20,6 +20,9 @@ from .ruled import Grid
 
 MAX_SHADES = 300
 MAX_FIGURES = 40
+MAX_INLINE_DRAWN = 5_000
+MAX_INLINE_HEIGHT = 40.0
+"""Points. What is higher than three lines stands for itself."""
 MIN_FIGURE = 0.03
 """Of the page. Bullets, rules and icons are no figures."""
 DIGITS = re.compile(r"(\d{1,9})[.)]\s+")
@@ -92,7 +95,7 @@ def read_page(content: PageContent, profile: Profile) -> list[Block]:
     page = turn_box((0.0, 0.0, content.width, content.height), layout.turn)
     level = [word for word in words if word.turn == 0]
     turned = turned_lines([word for word in words if word.turn])
-    lines = find_lines(level)
+    lines = bridge_drawn(find_lines(level), pictures, paths)
     mark_drawn_bullets(lines, paths)
     layout.is_rtl = 2 * sum(line.is_rtl for line in lines) > len(lines)
     layout.plain = usual_style(level, is_typed=profile.is_typed)
@@ -108,7 +111,7 @@ def read_page(content: PageContent, profile: Profile) -> list[Block]:
     if grids:
         level = outside(level, grids)
         turned = outside(turned, grids)
-        lines = find_lines(level)
+        lines = bridge_drawn(find_lines(level), pictures, paths)
         if layout.plain.mono:
             clear_mono(lines)
         mark_drawn_bullets(lines, paths)
@@ -163,6 +166,28 @@ def usual_style(words: Sequence[Word], *, is_typed: bool) -> Plain:
     bold = sum(len(word.text) for word in words if word.bold) > 0.6 * letters
     italic = sum(len(word.text) for word in words if word.italic) > 0.6 * letters
     return Plain(bold, italic, is_typed)
+
+
+def bridge_drawn(lines: list[Line], pictures: Sequence[Rect], paths: Sequence[Path]) -> list[Line]:
+    """A small picture or drawn letters between two pieces of a line, such as a formula, are part of the line."""
+    drawn = [path.box for path in paths if path.curved and path.filled]
+    small = [box for box in [*pictures, *drawn] if box[3] - box[1] < MAX_INLINE_HEIGHT]
+    if not small or len(small) > MAX_INLINE_DRAWN:
+        return lines
+    small.sort(key=lambda box: box[1] + box[3])
+    middles = [(box[1] + box[3]) / 2 for box in small]
+    gone: set[int] = set()
+    for row in columns.rows_of(lines):
+        for at in range(len(row) - 1, 0, -1):
+            one, other = row[at - 1], row[at]
+            first, last = bisect_left(middles, one.y0 - 2), bisect_left(middles, one.y1 + 2)
+            inside = [box for box in small[first:last] if box[0] > one.x1 - one.size and box[2] < other.x0 + one.size]
+            filled = sum(box[2] - box[0] for box in inside)
+            if inside and filled > 0.4 * (other.x0 - one.x1) and not (one.is_rtl or other.is_rtl):
+                one.words = one.words + other.words
+                one.settle()
+                gone.add(id(other))
+    return [line for line in lines if id(line) not in gone] if gone else lines
 
 
 def mark_drawn_bullets(lines: Sequence[Line], paths: Sequence[Path]) -> None:
