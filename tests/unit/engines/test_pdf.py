@@ -206,3 +206,21 @@ def test_between_authors_and_abstract_there_are_no_headings():
     assert ["heading", "text", "text", "heading", "heading"] == [each.kind for each in headings.without_names(paper)]
     plain = [blocks.Block("heading", text) for text in ("On harbours", "1 Ships")]
     assert ["heading", "heading"] == [each.kind for each in headings.without_names(plain)]
+
+
+def table(top: float, bottom: float, *rows: tuple[str, ...]) -> Block:
+    return Block("table", rows=[[Cell(text) for text in row] for row in rows], box=(0.1, top, 0.9, bottom))
+
+
+def test_a_table_that_goes_on_at_the_top_of_the_next_page_is_one():
+    head = ("Port", "Ships")
+    first = [Block("text", "Ships of the year"), table(0.5, 0.9, head, ("Kiel", "35"))]
+    second = [table(0.08, 0.3, head, ("Emden", "12")), Block("text", "Counted by hand")]
+    third = [table(0.08, 0.3, ("Port", "Ships", "Tons"), ("Kiel", "35", "900"))]
+    pages = {0: first, 1: second, 2: third, 3: None}
+
+    document.join_tables(pages)
+
+    assert [["Port", "Ships"], ["Kiel", "35"], ["Emden", "12"]] == [[c.text for c in row] for row in first[1].rows]
+    assert ["Counted by hand"] == [block.text for block in second]
+    assert 1 == len(third), "it has other columns"

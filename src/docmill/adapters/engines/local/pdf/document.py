@@ -25,6 +25,7 @@ from .blocks import Block, markdown, pieces, together, written
 from .content import PageContent
 from .figures import Cutter
 from .headings import Profile, ladder_of, letters, profile_of, set_levels
+from .ruled import laid_out
 from .running import Edges, Remembered, Running, edges
 from .survey import LONGEST_SIDE, OpenPages, Source, Survey, is_tagged, open_pages, rendered, survey
 
@@ -39,6 +40,8 @@ LONG = 2 * WINDOW
 """Pages. A document with more is divided, if somebody can do that."""
 SAMPLE_PAGES = 10
 """Of a long document, from which every window learns what is usual in it."""
+SAME_EDGE = 0.02
+"""Of the page's width."""
 SOME_COVER = 0.02
 """So much of a page is a picture that it must not get lost."""
 BeforeWindow = Callable[[list[Edges]], list[Edges]]
@@ -137,6 +140,8 @@ class Reader:
         set_levels(found, profile, self._bookmarks, ladder)
         own = [edges(page) for page in found]
         running = Running(before(own) + own)
+        kept = {index: page and running.without(page) for index, page in blocks.items()}
+        join_tables(kept)
         for index in indices:
             if index < wanted:
                 continue
@@ -146,8 +151,7 @@ class Reader:
             if index in scans:
                 read_scan(job, self._pages.document, index, surveys[index])
             else:
-                page = blocks[index]
-                self._write(index, surveys[index], page and running.without(page))
+                self._write(index, surveys[index], kept[index])
             job.progress(index + 1, self._total)
             if is_called():
                 return index + 1
@@ -190,6 +194,28 @@ class Reader:
             with contextlib.suppress(pdfium.PdfiumError):
                 text = whole_page(job, rendered(self._pages.document, index, OCR_DPI), index)
         job.add_page(index, text, pieces=pieces(blocks, texts), settled=finish)
+
+
+def join_tables(pages: dict[int, list[Block] | None]) -> None:
+    """A table that goes on at the top of the next page is one: its rows go to the page on which it begins."""
+    for index in sorted(pages, reverse=True):
+        upper, lower = pages.get(index - 1), pages[index]
+        if upper and lower and goes_on(upper[-1], lower[0]):
+            rows = lower.pop(0).rows
+            repeats = [cell.text for cell in rows[0]] == [cell.text for cell in upper[-1].rows[0]]
+            upper[-1].rows += rows[1:] if repeats else rows
+
+
+def goes_on(upper: Block, lower: Block) -> bool:
+    """Tables of one width and as many columns, at the foot of a page and at the head of the next."""
+    if upper.kind != "table" or lower.kind != "table" or upper.box is None or lower.box is None:
+        return False
+    is_same_place = abs(upper.box[0] - lower.box[0]) < SAME_EDGE and abs(upper.box[2] - lower.box[2]) < SAME_EDGE
+    return is_same_place and upper.box[3] > 0.6 and lower.box[1] < 0.25 and width_of(upper) == width_of(lower)
+
+
+def width_of(table: Block) -> int:
+    return max(at + cell.columns for row in laid_out(table.rows) for at, cell in row)
 
 
 def finish(text: str) -> str:
