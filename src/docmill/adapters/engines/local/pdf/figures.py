@@ -50,7 +50,7 @@ def keep(job: Job, cutter: Cutter, index: int, blocks: list[Block]) -> None:
 
 def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) -> str:
     box = block.box and clamp(*block.box)
-    if not box or not is_figure(box):
+    if not box or not (is_figure(box) or block.marker == "formula"):
         return ""
     try:
         data = cutter.cut(box)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from . import columns, tables
 from .blocks import Block
 from .content import PageContent, Path, Rect, Word, turn_box, turn_word
+from .drawings import find_drawings
 from .headings import CAPTION, Profile, is_heading, is_styled_heading, without_names
 from .inline import NOTHING, Plain, render, render_lines
 from .lines import Line, find_lines
@@ -116,6 +117,8 @@ def read_page(content: PageContent, profile: Profile) -> list[Block]:
             clear_mono(lines)
         mark_drawn_bullets(lines, paths)
         set_shades(lines, shades)
+    lines, drawn = take_drawings(lines, paths, [thing.box for thing in fixed], page, layout)
+    fixed += drawn
     groups = columns.order([*lines, *fixed], is_rtl=layout.is_rtl)
     parts = [part for group in groups for part in read_group(group, layout, paths, page)]
     blocks = without_names(write_parts(join_over(parts), layout))
@@ -287,6 +290,35 @@ def find_figures(pictures: Sequence[Rect], page: Rect, grids: Sequence[Grid]) ->
         and not any(holds(grid.box, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2) for grid in grids)
     ]
     return found[:MAX_FIGURES]
+
+
+def take_drawings(
+    lines: list[Line], paths: Sequence[Path], taken: Sequence[Rect], page: Rect, layout: Layout
+) -> tuple[list[Line], list[Fixed]]:
+    """Charts and drawn formulas as figures. What is written inside is no running text: it stays together under them."""
+    rest, found = lines, []
+    for drawing in find_drawings(paths, lines, taken, page):
+        figure = fixed_figure(drawing.box, layout)
+        figure.block.marker = "formula" if drawing.is_formula else ""
+        inside = [line for line in rest if is_inside(line, drawing.box)]
+        if inside and not drawing.is_formula:
+            rest = [line for line in rest if not any(line is one for one in inside)]
+            rows = (" ".join(render(line.words, layout.plain) for line in row) for row in columns.rows_of(inside))
+            where = around_all([line.box for line in inside])
+            figure.extra = [Block("text", "  \n".join(rows), box=layout.place(where))]
+        found.append(figure)
+    return rest, found
+
+
+def is_inside(line: Line, box: Rect) -> bool:
+    return holds(box, (line.x0 + line.x1) / 2, (line.y0 + line.y1) / 2, slack=2.0)
+
+
+def around_all(boxes: Sequence[Rect]) -> Rect:
+    whole = boxes[0]
+    for box in boxes[1:]:
+        whole = around(whole, box)
+    return whole
 
 
 def with_figures(blocks: list[Block], content: PageContent) -> list[Block]:
