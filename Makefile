@@ -105,7 +105,7 @@ bench: $(VENV)/.dev ## Run the benchmarks against peers and limits, as ratios
 	$(BIN)/python bench/fanout.py
 
 bench-quality: $(VENV)/.dev ## Quality and speed beside peers, on ../shared/corpus
-	cd bench && ../$(BIN)/python -m quality --plot $(QUALITY)
+	cd bench && ../$(BIN)/python -m quality --peers --plot $(QUALITY)
 
 bench-peers: $(VENV)/.dev ## Install the peers of bench-quality, each into an environment of its own
 	cd bench && ../$(BIN)/python -m quality --install

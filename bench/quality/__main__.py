@@ -20,7 +20,7 @@ from . import report, runs, sets
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = Path(os.environ.get("DOCMILL_CORPUS", ROOT.parent / "shared" / "corpus"))
 PLOT = ROOT / "docs" / "images" / "quality.svg"
-DIGITAL = ("pdf", "rendered")
+DIGITAL = ("pdf", "rendered", "prints-plain", "prints-tagged")
 ALL = (*runs.OURS, *runs.ELSEWHERE)
 
 
@@ -34,18 +34,36 @@ def install() -> None:
         print(f"{name}: {'installed' if not done.returncode else 'could not be installed'}")
 
 
-def measure(engine: str, name: str, items: list[sets.Item], processes: int, keep: Path | None) -> dict[str, Any]:
+def measure(engine: str, name: str, items: list[sets.Item], processes: int, keep: Path | None) -> list[dict[str, Any]]:
+    """One row for each part of the set: what rules were made on, and what they were not."""
     run = runs.run(engine, [item.path for item in items], processes)
     outcomes = [(item, run.outcomes[item.path.stem]) for item in items]
     found = sets.score_all([(item, outcome.markdown) for item, outcome in outcomes])
-    pages = sum(item.pages for item in items)
     if keep:
         folder = keep / engine / name
         folder.mkdir(parents=True, exist_ok=True)
         for item, outcome in outcomes:
             (folder / f"{item.path.stem}.md").write_text(outcome.markdown)
+    parts = [sets.TUNED, sets.UNSEEN] if name in sets.SPLIT else [""]
+    rows = []
+    for part in parts:
+        own = [number for number, item in enumerate(items) if part in ("", item.part)]
+        if own:
+            rows.append(summarize(engine, name, part, [(*outcomes[number], found[number]) for number in own], run))
+    return rows
+
+
+Scored = tuple[sets.Item, runs.Outcome, dict[str, float]]
+
+
+def summarize(engine: str, name: str, part: str, scored: list[Scored], run: runs.Run) -> dict[str, Any]:
+    items = [item for item, _, _ in scored]
+    outcomes = [(item, outcome) for item, outcome, _ in scored]
+    found = [one for _, _, one in scored]
+    pages = sum(item.pages for item in items)
     row = {
         "set": name,
+        "part": part,
         "engine": engine,
         "scores": sets.means(found),
         "documents": len(items),
@@ -82,14 +100,15 @@ def main() -> int:
     missing = [engine for engine in given.engine if not runs.starts(engine)]
     rows: list[dict[str, Any]] = []
     for name in given.set:
-        items = sets.items(given.corpus, name, given.limit)
+        items = [item for item in sets.items(given.corpus, name, given.limit) if given.part in ("", item.part)]
         for engine in given.engine:
             if engine in missing or name not in sets.READS.get(engine, sets.SETS):
                 continue
-            rows.append(measure(engine, name, items, given.processes, given.keep))
+            rows += measure(engine, name, items, given.processes, given.keep)
             print(f"  {name} {engine}: done", file=sys.stderr)
     together(rows)
     print(report.table(rows))
+    print(report.structure_table(rows))
     for row in rows:
         for kind, found in row.get("kinds", {}).items():
             said = f"{found['cer']:.2%} ({found['cer_any_order']:.2%} in any order)"
@@ -102,7 +121,7 @@ def main() -> int:
         print(f"not installed (make bench-peers), or does not start: {', '.join(missing)}")
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
-    shown = [row for row in rows if row["set"] == "pdf"]
+    shown = [row for row in rows if row["set"] == "pdf" and row["part"] == sets.UNSEEN]
     if given.plot and shown:
         given.plot.parent.mkdir(parents=True, exist_ok=True)
         given.plot.write_text(report.plot(shown, f"{datetime.now(UTC):%B %Y}"))
@@ -110,17 +129,18 @@ def main() -> int:
 
 
 def together(rows: list[dict[str, Any]]) -> None:
-    """The goal for speed is over both sets, for pages that were born digital: a few of `pdf` are scans."""
+    """The goal for speed is over these sets together, for pages that were born digital: a few of `pdf` are scans."""
     for engine in dict.fromkeys(row["engine"] for row in rows):
         both = [row for row in rows if row["engine"] == engine and row["set"] in DIGITAL]
-        if len(both) < 2:
+        if len({row["set"] for row in both}) < 2:
             continue
         every = [sum(row["pages"] for row in both), sum(row["cpu_ms"] * row["pages"] for row in both) / 1000]
         digital = [sum(row["digital"][n] for row in both) for n in (0, 1)]
-        for name, (pages, cpu) in (("pdf+rendered", every), ("born digital", digital)):
+        for name, (pages, cpu) in (("all digital sets", every), ("born digital", digital)):
             rows.append(
                 {
                     "set": name,
+                    "part": "",
                     "engine": engine,
                     "scores": {},
                     "pages": pages,
@@ -135,7 +155,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="quality", description=__doc__)
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--set", nargs="+", choices=sets.SETS, default=sets.SETS)
-    parser.add_argument("--engine", nargs="+", choices=ALL, default=ALL)
+    parser.add_argument("--engine", nargs="+", choices=ALL, default=("docmill",), help="peers are kept once they ran")
+    parser.add_argument("--peers", action="store_const", dest="engine", const=ALL, help="docmill and every peer")
+    parser.add_argument("--part", choices=(sets.TUNED, sets.UNSEEN), default="", help="one part of each set only")
     parser.add_argument("--limit", type=int, help="documents per set, evenly spread")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)

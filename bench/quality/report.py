@@ -6,7 +6,9 @@ import math
 from html import escape
 from typing import Any
 
-COLUMNS = ("overall", "nid", "teds", "teds_shifted", "mhs", "adjacency", "cer", "cer_any_order")
+from .structure import MATCHED
+
+COLUMNS = ("overall", "nid", "teds", "teds_shifted", "mhs", "rtl", "adjacency", "cer", "cer_any_order")
 TITLES = {"teds_shifted": "shifted", "adjacency": "adjacent F1", "cer": "CER %", "cer_any_order": "any order %"}
 
 
@@ -15,13 +17,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     used = [name for name in COLUMNS if any(name in row["scores"] for row in rows)]
     head = [
         "set",
+        "part",
         "engine",
         *(TITLES.get(name, name.upper() if len(name) == 4 or name in ("nid", "mhs") else name) for name in used),
     ]
     head += ["CPU ms/page", "pages/s", "peak MB", "failed"]
     lines = [head]
     for row in rows:
-        cells = [row["set"], row["engine"]]
+        cells = [row["set"], row["part"], row["engine"]]
         for name in used:
             value = row["scores"].get(name)
             percent = name.startswith("cer")
@@ -29,6 +32,31 @@ def table(rows: list[dict[str, Any]]) -> str:
         speed = row["cpu_ms"]
         cells += [f"{speed:.1f}", f"{1000 / speed:.1f}" if speed else "", f"{row['peak_mb']:.0f}", str(row["failed"])]
         lines.append(cells)
+    return laid_out(lines)
+
+
+def structure_table(rows: list[dict[str, Any]]) -> str:
+    """Recall and precision of what makes up a page, and the faults that are counted."""
+    shown = [row for row in rows if any(name.startswith("#") for name in row["scores"])]
+    head = ["set", "part", "engine", "cuts/100 p", "merged %", *MATCHED, "coverage", "low", "invented tables"]
+    lines = [head]
+    for row in shown:
+        counts = {name[1:]: value for name, value in row["scores"].items() if name[0] == "#"}
+        cells = [row["set"], row["part"], row["engine"], f"{100 * counts.get('cuts', 0) / row['pages']:.1f}"]
+        near = counts.get("neighbours", 0)
+        cells.append(f"{100 * counts.get('merged', 0) / near:.1f}" if near else "")
+        for kind in MATCHED:
+            hit, wanted, got = (counts.get(f"{kind}:{each}", 0) for each in ("hit", "wanted", "got"))
+            cells.append(f"{hit / wanted:.2f}/{hit / got:.2f}" if wanted and got else "0" if wanted else "")
+        words = counts.get("words:wanted", 0)
+        cells.append(f"{counts['words:hit'] / words:.4f}" if words else "")
+        cells += [f"{counts.get(name, 0):.0f}" for name in ("low coverage", "invented tables")]
+        lines.append(cells)
+    return laid_out(lines)
+
+
+def laid_out(lines: list[list[str]]) -> str:
+    head = lines[0]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     made = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines

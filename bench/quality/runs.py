@@ -10,18 +10,22 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 PEERS = Path(__file__).parent.parent / ".peers"
 PROGRAM = Path(__file__).with_name("peer.py")
-OURS = ("docmill", "docvortex", "liteparse", "pypdfium2")
+KEPT = Path(__file__).parent.parent / ".outcomes"
+"""What peers made of the corpus. They change with their releases only, so each runs once; remove it after an update."""
+OURS = ("docmill", "docvortex", "pypdfium2")
 ELSEWHERE = {
     "markitdown": ["markitdown[pdf,docx,pptx,xlsx,outlook]"],
     # The releases called 2.0 are empty.
     "pymupdf4llm": ["pymupdf4llm<2", "pymupdf<2", "pymupdf-layout<2"],
     "kreuzberg": ["kreuzberg"],
+    "liteparse": ["liteparse"],
     "pdf-inspector": ["pdf-inspector"],
 }
 """Peers that live in an environment of their own; pymupdf4llm is AGPL and is only ever called as a program."""
@@ -127,6 +131,24 @@ def starts(engine: str) -> bool:
     return error is None
 
 
+def kept_at(engine: str, path: Path) -> Path:
+    return KEPT / engine / sha256(path.read_bytes()).hexdigest()
+
+
+def recall(engine: str, path: Path) -> Outcome | None:
+    if engine == "docmill" or not (kept := kept_at(engine, path)).exists():
+        return None
+    return Outcome(**json.loads(kept.read_text()))
+
+
+def keep(engine: str, path: Path, outcome: Outcome) -> Outcome:
+    if engine != "docmill":
+        kept = kept_at(engine, path)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(asdict(outcome)))
+    return outcome
+
+
 def run(engine: str, documents: list[Path], processes: int = 2) -> Run:
     """Every document once. Each process converts its first document twice and counts the second time only."""
     python = python_of(engine)
@@ -147,10 +169,13 @@ def run(engine: str, documents: list[Path], processes: int = 2) -> Run:
             except queue.Empty:
                 peer.stop()
                 return
+            if (known := recall(engine, path)) is not None:
+                result.outcomes[path.stem] = known
+                continue
             if not warm:
                 peer.convert(path)
                 warm = True
-            result.outcomes[path.stem] = peer.convert(path)
+            result.outcomes[path.stem] = keep(engine, path, peer.convert(path))
 
     threads = [threading.Thread(target=work) for _ in range(min(processes, len(documents)))]
     for thread in threads:

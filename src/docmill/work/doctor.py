@@ -39,7 +39,7 @@ SAMPLED_ROWS = 100
 SAMPLED_FILES = 1000
 STATS_AT_ONCE = 16
 MAX_NAMED = 5
-PACKAGES = ("apsw", "docvortex", "fastapi", "liteparse", "pypdfium2", "rapidocr", "uvicorn")
+PACKAGES = ("apsw", "docvortex", "fastapi", "pypdfium2", "rapidocr", "uvicorn")
 OPTIONAL = ("asyncpg",)
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"), Path("~/.local/share/fonts").expanduser())
 

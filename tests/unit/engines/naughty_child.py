@@ -14,7 +14,7 @@ from typing import Any
 
 from docmill.adapters.engines.local import child, pdf, reading
 from docmill.adapters.engines.local.job import Job
-from docmill.adapters.engines.local.pdf import lite
+from docmill.adapters.engines.local.pdf import document
 from docmill.core.errors import DocumentError
 
 
@@ -210,7 +210,7 @@ def misbehave(what: str) -> None:
         raise DocumentError("document_broken", why="it is only a test")
 
 
-lite.WINDOW = 100
+document.WINDOW = 100
 pdf.read_part = read_part
 pdf.conclude = lambda job: None
 reading.read = read

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
-from docmill.adapters.engines.local.pdf import aligned, quick, regions, ruled, sections
+from docmill.adapters.engines.local.pdf import aligned, regions, ruled, sections, tables
 from docmill.adapters.engines.local.pdf.blocks import Cell
 from docmill.adapters.engines.local.pdf.charts import has_axis
-from docmill.adapters.engines.local.pdf.ruled import Grid, Line, Word, text_of
+from docmill.adapters.engines.local.pdf.content import Word
+from docmill.adapters.engines.local.pdf.ruled import Line
 
 HEIGHT, LETTER = 10.0, 5.0
 PAGE = (0.0, 0.0, 600.0, 800.0)
@@ -82,21 +80,6 @@ def test_running_text_in_two_columns_is_no_table():
     )
 
     assert table(prose) is None
-    assert aligned.is_mixed((50, 90, 400, 300), prose)
-
-
-def test_two_columns_that_were_read_across_are_taken_apart():
-    left, right = "the harbour grew in that year", "and more ships than ever came"
-    prose = rows(*((y, ((60, left), (240, right))) for y in (100, 112, 124, 136)))
-
-    found = aligned.halves((50, 90, 450, 300), prose)
-
-    assert found
-    assert [" ".join([text] * 4) for text in (left, right)] == [text_of(half) for half in found]
-    assert (
-        aligned.halves((50, 90, 450, 300), rows(*((y, ((60, left + " " + right),)) for y in (100, 112, 124)))) is None
-    )
-    assert aligned.halves((50, 90, 450, 300), []) is None
 
 
 def test_titles_with_page_numbers_and_the_numbers_of_a_chart_are_no_tables():
@@ -156,42 +139,12 @@ def test_underlined_words_are_no_rules_of_a_table():
     assert 1 == len(regions.stacks([Line(line.at, 60, 400) for line in under], PORTS))
 
 
-@dataclass
-class Found:
-    """As much of the parser's block as is looked at."""
-
-    kind: str
-    header: list[Any] = field(default_factory=list)
-    rows: list[Any] = field(default_factory=list)
-    text: str = ""
-
-
-@dataclass
-class Paper:
-    width: float = 600.0
-    height: float = 800.0
-    text_items: tuple[Any, ...] = ()
-
-
-def test_words_that_the_parser_mixed_with_drawn_tables_stand_once_and_outside():
-    above, below = words((60, 60, "Ships of the year")), words((60, 300, "Counted by hand"))
-    grids = [Grid((50, 90, 400, 110), cells("Port | Ships | Tons")), Grid((50, 112, 400, 160), cells("Kiel | 35 | 8"))]
-
-    made = quick.placed(
-        [(Found("table"), (50.0, 50.0, 400.0, 310.0))], list(reversed(grids)), Paper(), [*above, *PORTS, *below]
-    )
-
-    assert ["text", "table", "table", "text"] == [block.kind for block in made]
-    assert ["Ships of the year", "Counted by hand"] == [made[0].text, made[-1].text]
-    assert ["Port", "Kiel"] == [block.rows[0][0].text for block in made[1:3]]
-
-
 def test_a_paragraph_above_a_drawn_table_does_not_make_it_doubtful():
     grid, box = (50.0, 90.0, 400.0, 160.0), (50.0, 60.0, 400.0, 160.0)
 
-    assert not quick.reaches_beyond(box, grid, words((60, 70, "The harbour grew in this year")))
-    assert quick.reaches_beyond(box, grid, words((60, 70, "Emden"), (200, 70, "12")))
-    assert not quick.reaches_beyond(grid, grid, PORTS)
+    assert not tables.reaches_beyond(box, grid, words((60, 70, "The harbour grew in this year")))
+    assert tables.reaches_beyond(box, grid, words((60, 70, "Emden"), (200, 70, "12")))
+    assert not tables.reaches_beyond(grid, grid, PORTS)
 
 
 def test_paragraphs_around_a_table_are_not_put_into_its_cells():

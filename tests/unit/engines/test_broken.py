@@ -64,10 +64,8 @@ def test_sound_files_are_read(whole: dict[str, str]) -> None:
     assert [] == [kind for kind, markdown in whole.items() if not markdown.strip()]
 
 
-@pytest.mark.parametrize(
-    ("kind", "seed"), [*(("jpg", seed) for seed in (5, 6, 8, 11)), ("webp", 0), ("webp", 11), ("scan", 2)]
-)
-def test_hurt_pictures_are_read_with_a_warning(bench: Bench, tmp_path: Path, kind: str, seed: int) -> None:
+@pytest.mark.parametrize(("kind", "seed"), [("jpg", seed) for seed in (5, 8, 11)])
+def test_corrupt_pictures_are_read_with_a_warning(bench: Bench, tmp_path: Path, kind: str, seed: int) -> None:
     file = broken.Broken("", broken.flipped(broken.sound()[kind], seed), kind)
     path = tmp_path / "source"
     path.write_bytes(file.data)

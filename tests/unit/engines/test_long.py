@@ -16,7 +16,7 @@ import pypdfium2
 import pytest
 
 from docmill.adapters.engines.local import Limits, LocalEngine
-from docmill.adapters.engines.local.pdf import lite
+from docmill.adapters.engines.local.pdf import document
 from docmill.adapters.engines.local.slots import Slots
 from docmill.core.errors import DocumentError, StageFailed
 from docmill.core.parsed import Parsed
@@ -44,13 +44,13 @@ def glued(path: Path, parts: list[Path], pages: int) -> Path:
 def books(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Chapters with running heads; and all that a page can have, in an order that no window divides evenly."""
     folder = tmp_path_factory.mktemp("books")
-    report = documents.pdf_with_headers(folder / "report.pdf", pages=3 * lite.WINDOW + 4)
+    report = documents.pdf_with_headers(folder / "report.pdf", pages=3 * document.WINDOW + 4)
     made = [documents.pdf_rich, documents.pdf_form, documents.pdf_chinese, documents.pdf_spanning]
     parts = [make(folder / f"{make.__name__}.pdf") for make in made]
     parts.append(documents.pdf_turned(folder / "turned.pdf", 90))
     parts.append(documents.pdf_with_headers(folder / "head.pdf", pages=7))
     parts += sorted(SAMPLES.glob("re*.pdf")) + sorted(SAMPLES.glob("*.zh.pdf"))
-    return [report, glued(folder / "mixed.pdf", parts, 2 * lite.WINDOW + 9)]
+    return [report, glued(folder / "mixed.pdf", parts, 2 * document.WINDOW + 9)]
 
 
 def parse(books: list[Path], folder: Path, places: int) -> list[tuple[Parsed, list[int], dict[str, bytes]]]:

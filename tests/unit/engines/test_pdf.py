@@ -10,7 +10,7 @@ from PIL import Image, ImageChops
 
 from docmill.adapters.engines.local.job import Job
 from docmill.adapters.engines.local.limits import Limits
-from docmill.adapters.engines.local.pdf import blocks, document, lite, quick, rendered, survey
+from docmill.adapters.engines.local.pdf import blocks, document, headings, layout, rendered, survey
 from docmill.adapters.engines.local.pdf.blocks import Block, Cell
 from docmill.adapters.engines.local.pdf.running import Running, edges
 from support import documents
@@ -104,22 +104,21 @@ def count_near(picture, colour):
 
 def test_the_first_page_leaves_before_the_last_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = documents.pdf(tmp_path / "long.pdf", pages=2 * lite.WINDOW + 5)
+    path = documents.pdf(tmp_path / "long.pdf", pages=2 * document.WINDOW + 5)
     windows, when = [], []
-    pages_of = lite.pages
+    window = document.Reader.window
 
-    def watched(*given, **more):
-        window = pages_of(*given, **more)
-        windows.append(len(window))
-        return window
+    def watched(reader, indices, before):
+        windows.append(len(indices))
+        return window(reader, indices, before)
 
-    monkeypatch.setattr(lite, "pages", watched)
+    monkeypatch.setattr(document.Reader, "window", watched)
     job = Job(path, "long.pdf", tmp_path, {}, Limits(), "", lambda _p, _f: when.append(len(windows)), lambda *_: None)
     document.read(job)
 
     assert 1 == when[0]
-    assert [lite.WINDOW, lite.WINDOW, 5] == windows
-    assert 2 * lite.WINDOW + 5 == len(when)
+    assert [document.WINDOW, document.WINDOW, 5] == windows
+    assert 2 * document.WINDOW + 5 == len(when)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +148,16 @@ def test_lines_are_joined_as_they_were_written(lines, expected):
     ],
 )
 def test_large_letters_alone_make_no_heading(text, is_one):
-    assert is_one == quick.is_heading(text)
+    assert is_one == headings.is_heading(text)
 
 
 def test_a_number_alone_at_the_foot_runs_only_over_several_pages():
-    foot = [[Block("text", str(number), box=(0.5, 0.96, 0.52, 0.98))] for number in (7, 8)]
+    body = Block("text", "The harbour grew.", box=(0.1, 0.3, 0.9, 0.5))
+    foot = [[body, Block("text", str(number), box=(0.5, 0.96, 0.52, 0.98))] for number in (7, 8)]
     pages = [edges(blocks) for blocks in foot]
 
-    assert [] == Running(pages).without(foot[0])
+    assert [body] == Running(pages).without(foot[0])
+    assert foot[0][1:] == Running(pages).without(foot[0][1:]), "there is nothing else on the page"
     assert foot[0] == Running(pages[:1]).without(foot[0])
 
 
@@ -167,10 +168,10 @@ def test_pipes_in_cells_do_not_break_the_table():
 
 
 def test_a_page_that_breaks_the_rules_for_tables_keeps_its_words(read, tmp_path, monkeypatch):
-    def broken(_page):
+    def broken(_content, _profile):
         raise ValueError("a page that nobody thought of")
 
-    monkeypatch.setattr(quick, "read", broken)
+    monkeypatch.setattr(layout, "read_page", broken)
 
     pages, _ = read(documents.pdf_spanning(tmp_path / "a.pdf"))
 
@@ -179,7 +180,7 @@ def test_a_page_that_breaks_the_rules_for_tables_keeps_its_words(read, tmp_path,
 
 def test_a_long_document_is_opened_anew_and_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = numbered_pdf(tmp_path / "long.pdf", 2 * lite.WINDOW + 5)
+    path = numbered_pdf(tmp_path / "long.pdf", 2 * document.WINDOW + 5)
     found, opened_at = [], []
     renew = survey.OpenPages.renew
 
@@ -193,26 +194,8 @@ def test_a_long_document_is_opened_anew_and_loses_nothing(tmp_path, monkeypatch)
     )
     document.read(job)
 
-    assert [lite.WINDOW, 2 * lite.WINDOW] == opened_at
-    assert [f"P{number:05d} of the long report" for number in range(1, 2 * lite.WINDOW + 6)] == found
-
-
-def block(kind, text, *box):
-    return blocks.Block(kind, text, box=box)
-
-
-def test_what_stands_above_in_its_column_is_read_before():
-    title = block("heading", "On harbours", 0.1, 0.05, 0.9, 0.1)
-    left = [block("text", "one", 0.1, 0.3, 0.45, 0.5), block("text", "two", 0.1, 0.51, 0.45, 0.8)]
-    right = [block("text", "three", 0.55, 0.3, 0.9, 0.5), block("text", "four", 0.55, 0.51, 0.9, 0.8)]
-    middle, lower = block("text", "Kiel", 0.4, 0.15, 0.6, 0.17), block("text", "kiel@kiel", 0.05, 0.2, 0.95, 0.22)
-    loose = blocks.Block("text", "nowhere")
-
-    assert [title, middle, lower, *left, *right] == quick.in_order([title, *left, middle, lower, *right])
-    assert [title, *left, *right] == quick.in_order([title, *left, *right])
-    assert [*right, *left] == quick.in_order([*right, *left])
-    assert [left[0], loose, left[1]] == quick.in_order([left[0], loose, left[1]])
-    assert [] == quick.in_order([])
+    assert [document.WINDOW, 2 * document.WINDOW] == opened_at
+    assert [f"P{number:05d} of the long report" for number in range(1, 2 * document.WINDOW + 6)] == found
 
 
 def test_between_authors_and_abstract_there_are_no_headings():
@@ -220,6 +203,24 @@ def test_between_authors_and_abstract_there_are_no_headings():
     texts = ("On harbours", "A. Kran∗, B. Kai†", "Kiel University", "Abstract", "1 Ships")
     paper = [blocks.Block(kind, text) for kind, text in zip(kinds, texts, strict=True)]
 
-    assert ["heading", "text", "text", "heading", "heading"] == [each.kind for each in quick.without_names(paper)]
+    assert ["heading", "text", "text", "heading", "heading"] == [each.kind for each in headings.without_names(paper)]
     plain = [blocks.Block("heading", text) for text in ("On harbours", "1 Ships")]
-    assert ["heading", "heading"] == [each.kind for each in quick.without_names(plain)]
+    assert ["heading", "heading"] == [each.kind for each in headings.without_names(plain)]
+
+
+def table(top: float, bottom: float, *rows: tuple[str, ...]) -> Block:
+    return Block("table", rows=[[Cell(text) for text in row] for row in rows], box=(0.1, top, 0.9, bottom))
+
+
+def test_a_table_that_goes_on_at_the_top_of_the_next_page_is_one():
+    head = ("Port", "Ships")
+    first = [Block("text", "Ships of the year"), table(0.5, 0.9, head, ("Kiel", "35"))]
+    second = [table(0.08, 0.3, head, ("Emden", "12")), Block("text", "Counted by hand")]
+    third = [table(0.08, 0.3, ("Port", "Ships", "Tons"), ("Kiel", "35", "900"))]
+    pages = {0: first, 1: second, 2: third, 3: None}
+
+    document.join_tables(pages)
+
+    assert [["Port", "Ships"], ["Kiel", "35"], ["Emden", "12"]] == [[c.text for c in row] for row in first[1].rows]
+    assert ["Counted by hand"] == [block.text for block in second]
+    assert 1 == len(third), "it has other columns"

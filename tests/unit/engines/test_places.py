@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -66,15 +65,15 @@ def test_the_box_of_every_block_lies_on_its_ink(bench: Bench, tmp_path: Path, an
 def test_text_that_lies_on_its_side_has_a_place_too(bench: Bench, tmp_path: Path) -> None:
     (page,) = bench.parse(documents.pdf_turned(tmp_path / "a.pdf", 90)).pages
 
-    text, figure = page.blocks
-    assert ("text", "figure") == (text.kind, figure.kind)
-    assert text.bbox == pytest.approx((285 / 842 - 0.01, 90 / 595, 750 / 842, 0.76), abs=0.03)
+    text, figure, caption = page.blocks
+    assert ("text", "figure", "caption") == (text.kind, figure.kind, caption.kind)
+    assert text.bbox == pytest.approx((540 / 842, 90 / 595, 750 / 842, 0.76), abs=0.03)
 
 
 def test_blocks_are_the_lines_of_the_markdown_in_their_order(bench: Bench, tmp_path: Path) -> None:
     page, columns, _ = bench.parse(documents.pdf_rich(tmp_path / "a.pdf")).pages
 
-    assert ["text", "text", "figure", "text", "table"] == [block.kind for block in page.blocks]
+    assert ["heading", "text", "figure", "caption", "table"] == [block.kind for block in page.blocks]
     assert lines_of(page, page.blocks[2]).startswith("![Figure 1")
     assert "| Kiel | 35 | 900 |" == lines_of(page, page.blocks[-1]).split("\n")[-1]
     assert page.markdown.count("\n") + 1 == page.blocks[-1].end
@@ -94,41 +93,6 @@ def test_words_that_stand_in_a_figure_or_beside_a_table_do_not_borrow_its_box() 
     assert [(), (BOX,), ((0.1, 0.4, 0.5, 0.5),)] == [
         where for _, _, where in blocks.pieces(found, ["above", "| a |", "Table 1"])
     ]
-
-
-@dataclass
-class Item:
-    text: str
-    y: float
-    x: float = 10
-    width: float = 60
-    height: float = 8
-
-
-@dataclass
-class Lite:
-    text_items: list[Item]
-    width: float = 100
-    height: float = 100
-
-
-def test_lines_that_a_box_lacks_are_given_back_to_the_only_block_that_has_their_words() -> None:
-    short = (0.1, 0.2, 0.7, 0.28)
-    found = [
-        blocks.Block("text", "the first line and the second line", box=short),
-        blocks.Block("text", "twice said", box=(0.1, 0.5, 0.7, 0.58)),
-        blocks.Block("text", "twice said", box=None),
-        blocks.Block("figure", "", box=(0.1, 0.8, 0.7, 0.9)),
-    ]
-    lines = [Item("the first line", 10), Item("and the second line", 20), Item("twice said", 60), Item("line", 40)]
-
-    blocks.stretch(
-        found, Lite([*lines, Item("words of nobody", 70), Item("twice said", 51), Item("in the figure", 81)])
-    )
-    blocks.stretch(found, None)
-
-    assert [pytest.approx((0.1, 0.1, 0.7, 0.28)), None, None, None] == [block.own for block in found]
-    assert short == found[0].box
 
 
 def test_pieces_are_found_again_after_what_was_done_to_the_whole_page() -> None:

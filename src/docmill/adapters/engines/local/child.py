@@ -35,7 +35,6 @@ PRELOADED = (
     "docmill.adapters.engines.local.reading",
     "docmill.adapters.engines.local.pdf",
     "pypdfium2",
-    "liteparse.parser",
     "docvortex.api",
     "docvortex.analyzers.native.models",
     "docvortex.analyzers.native.pdf.pipeline",
@@ -146,7 +145,7 @@ def serve(message: frames.Parse, line: Line) -> frames.Answer:
     if failed:
         return failed[0]
     if job.divided:
-        from .pdf.lite import WINDOW
+        from .pdf.document import WINDOW
 
         return frames.Long(job.media_type, job.title, job.divided, WINDOW, resident_mb())
     return done(job)

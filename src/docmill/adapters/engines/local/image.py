@@ -13,14 +13,14 @@ from docmill.core.errors import DocumentError
 from .. import sniff
 from ..markdown import html_table, image_link, table
 from . import ocr
-from .damage import is_hurt
+from .damage import is_corrupt
 from .guards import UNDECODABLE, check_pixels
 from .job import Job
 
 PAGE_IMAGE_SIDE = 1800
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 Image.MAX_IMAGE_PIXELS = None  # guards.check_pixels is stricter, and says so with its own code
-MOST_CHECKED = 64 << 20
+MAX_CHECKED_BYTES = 64 << 20
 """Bytes. A larger file, which is all read into memory for it, is not looked at."""
 
 
@@ -54,8 +54,8 @@ def register_heic() -> None:
 
 
 def check_data(job: Job) -> None:
-    """What is left of a hurt picture is read all the same: most of its words may be in it."""
-    if job.source.stat().st_size <= MOST_CHECKED and is_hurt(job.media_type, job.source.read_bytes()):
+    """What is left of a corrupt picture is read all the same: most of its words may be in it."""
+    if job.source.stat().st_size <= MAX_CHECKED_BYTES and is_corrupt(job.media_type, job.source.read_bytes()):
         job.warn("the picture is damaged (part of its data cannot be decoded): words may be missing")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_IDEOGRAPH = re.compile(f"[{IDEOGRAPH}]")
 SEAM = re.compile(f"(?<=[{IDEOGRAPH}])( ?)(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])( ?)(?=[{IDEOGRAPH}])")
 SYMBOL = re.compile(
     f'(?<=[{IDEOGRAPH}])(?=-{{1,2}}[A-Za-z]|/[A-Za-z]|"[A-Za-z0-9])'
@@ -27,10 +26,6 @@ NARROW_MARK = re.compile(
     f"|(?<=[A-Za-z0-9])([,;!?])(?=[{IDEOGRAPH}])",
     re.MULTILINE,
 )
-
-
-def is_ideograph(letter: str) -> bool:
-    return _IDEOGRAPH.fullmatch(letter) is not None
 
 
 @dataclass(frozen=True, slots=True)

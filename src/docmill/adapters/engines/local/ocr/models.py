@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from . import blanks, candidates
+from . import blanks
 from .lines import Line
 
 DETECT_SIDE = 1600
@@ -62,9 +62,7 @@ def tiny() -> Any:
 def small() -> Any:
     from rapidocr import RapidOCR
 
-    engine = RapidOCR(params=options())
-    candidates.with_words(engine._load_rec_model())  # type: ignore[no-untyped-call]
-    return engine
+    return RapidOCR(params=options())
 
 
 def find_lines(pixels: Any, *, fax: bool = False) -> list[Line]:

@@ -12,12 +12,15 @@ from statistics import median
 from . import ruled
 from .blocks import Cell
 from .charts import has_axis
-from .ruled import BY_HEIGHT, FROM_LEFT, PROSE, Grid, Line, Rect, Word, inside, text_of
+from .content import Rect, Word
+from .ruled import BY_HEIGHT, FROM_LEFT, PROSE, Grid, Line, inside, text_of
 
 APART = 0.75
 """Times a line's height: a wider gap parts two cells."""
 TIGHT = 0.32
 FIGURE = re.compile(r"[-–+(€$£]?\d[\d.,]*[%)]?")
+LEADER = re.compile(r"\.{4}$|(?:\. ){3}\.$|…$")
+"""Dots that lead the eye to the next cell."""
 NARROWEST = 3.0
 STRAY = 0.12
 """Of the lines. So many may cross a gap between columns: titles that span several."""
@@ -93,6 +96,7 @@ def chunks_of(line: TextLine, walls: Sequence[Line]) -> list[Chunk]:
         gap = word.x0 - before.x1
         if (
             gap > apart
+            or LEADER.search(before.text)
             or (gap > tight and are_two_numbers(before, word))
             or (walls and any(stands_between(wall, before, word) for wall in walls))
         ):
@@ -438,32 +442,6 @@ def is_running(table: list[list[Cell]]) -> bool:
     """Columns of running text look like a table of few columns with much in every cell."""
     cells = [cell.text for row in table for cell in row if cell.text]
     return len(table[0]) <= 3 and sum(len(text.split()) for text in cells) > RUNNING * len(cells)
-
-
-def is_mixed(box: Rect, words: Sequence[Word]) -> bool:
-    """Lines of two columns of text beside each other, taken for one."""
-    return gutter(inside(words, box), box) is not None
-
-
-def gutter(words: Sequence[Word], box: Rect) -> float | None:
-    """Where two columns of running text part."""
-    lines = text_lines(words)
-    if len(lines) < 3:
-        return None
-    _, borders = columns(lines, (), box)
-    full = sum(len(line.chunks) == 2 for line in lines)
-    many = sum(len(line.words) for line in lines) > 2 * RUNNING * len(lines)
-    return borders[0] if len(borders) == 1 and full >= 0.6 * len(lines) and many else None
-
-
-def halves(box: Rect, words: Sequence[Word]) -> tuple[list[Word], list[Word]] | None:
-    """The words of two columns that were read line by line across both; nothing if there is one column."""
-    own = inside(words, box)
-    border = gutter(own, box)
-    if border is None:
-        return None
-    left, right = ([word for word in own if (word.x < border) is side] for side in (True, False))
-    return (left, right) if left and right else None
 
 
 def is_sparse(table: list[list[Cell]]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from docmill.core.parsed import BlockKind, Box
 
@@ -15,13 +14,6 @@ from ...places import Piece
 ENDS_CJK = re.compile(f"[{CJK}]$")
 STARTS_CJK = re.compile(f"^[{CJK}]")
 HYPHEN = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
-STARTS_MARK = re.compile(r"^(?:#{1,6}\s|[-+*>]\s|\d{1,9}[.)]\s|```|~~~|\|)")
-
-
-TELLING = 8
-"""Letters. Fewer may stand in a text by chance."""
-MOST_LOOKS = 500_000
-"""No page that somebody reads has so many lines and blocks."""
 
 
 @dataclass(slots=True)
@@ -40,6 +32,11 @@ class Block:
     marker: str = "-"
     rows: list[list[Cell]] = field(default_factory=list)
     box: Box | None = None
+    size: float = 0.0
+    """Points, of a heading's letters: over the document its level comes from it."""
+    bold: bool = False
+    places: tuple[Box, ...] = ()
+    """Where its words stand, when that is more than one place: a paragraph that goes on in the next column."""
     own: Box | None = None
     """Where its words stand, when `box` is that of the figure to which they belong, or lacks some of them."""
 
@@ -90,34 +87,7 @@ def pieces(blocks: Sequence[Block], texts: Sequence[str]) -> Iterator[Piece]:
     for block, text in zip(blocks, texts, strict=True):
         box = block.own or block.box
         is_own = block.kind in ("table", "figure") or box not in lent
-        yield block.kind, text, (box,) if box and is_own else ()
-
-
-def stretch(blocks: Sequence[Block], page: Any) -> None:
-    """liteparse leaves lines out of a box when it joins what it first held apart: words that stand in no box, and in
-    the text of one block only, are that block's."""
-    boxes = [block.box for block in blocks if block.box is not None]
-    items = page.text_items if page is not None else ()
-    if not items or not boxes or len(boxes) * len(items) > MOST_LOOKS:
-        return
-    texts = [block for block in blocks if block.kind not in ("table", "figure")]
-    width, height = page.width or 1, page.height or 1
-    boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
-    last = boxes[0]
-    for item in items:
-        left, top, wide, high = item.x, item.y, item.width, item.height
-        x, y = left + wide / 2, top + high / 2
-        if last[0] <= x <= last[2] and last[1] <= y <= last[3]:
-            continue
-        home = next((box for box in boxes if box[0] <= x <= box[2] and box[1] <= y <= box[3]), None)
-        if home is not None:
-            last = home
-            continue
-        text = item.text.strip()
-        homes = [block for block in texts if text in block.text] if len(text) >= TELLING else []
-        if len(homes) == 1 and (own := homes[0].own or homes[0].box) is not None:
-            x0, y0, x1, y1 = left / width, top / height, (left + wide) / width, (top + high) / height
-            homes[0].own = (min(own[0], x0), min(own[1], y0), max(own[2], x1), max(own[3], y1))
+        yield block.kind, text, block.places or ((box,) if box and is_own else ())
 
 
 def written(block: Block) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from .blocks import Cell
 
@@ -26,10 +25,18 @@ def has_axis(table: Sequence[Sequence[Cell]]) -> bool:
 
 
 def falling(texts: Sequence[str]) -> list[float]:
-    """The numbers, if most are numbers and each is less than the one before by the same step."""
+    """The longest run of numbers of which each is less than the one before by the same step, if it is most of all."""
     numbers = [float(text.replace(",", "").rstrip("%")) for text in texts if TICK.fullmatch(text)]
-    steps = {round(before - after, 6) for before, after in pairwise(numbers)}
-    return numbers if 2 * len(numbers) > len(texts) and len(steps) == 1 and min(steps) > 0 else []
+    best: list[float] = []
+    run: list[float] = []
+    for number in numbers:
+        goes_on = len(run) < 2 or round(run[-2] - run[-1], 6) == round(run[-1] - number, 6)
+        if run and run[-1] > number and goes_on:
+            run.append(number)
+        else:
+            run = [run[-1], number] if run and run[-1] > number else [number]
+        best = run if len(run) > len(best) else best
+    return best if len(best) > 1 and 2 * len(best) > len(texts) else []
 
 
 def is_bare(table: Sequence[Sequence[Cell]]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
@@ -15,8 +14,8 @@ from docmill.core.parsed import Box, clamp
 from ...markdown import image_link
 from ..job import Job
 from .blocks import Block, html, written
-from .pixels import Pixels
-from .quick import CAPTION
+from .content import PageContent, Rect
+from .headings import CAPTION
 from .survey import OpenPages, drawn
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ WHOLE_PAGE = 0.95
 SAME_PLACE = 0.01
 SMALLEST_JPEG, LARGEST_JPEG = 2_000, 2_000_000
 """Bytes. A smaller one may be a background of one colour; a larger one is drawn again at the size it is shown."""
-FindPixels = Callable[[], Pixels | None]
-"""Opens the file to take pictures from, if one is wanted."""
 MOST = 40
 """Figures of one page: a drawing that falls to pieces must not fill the store."""
 
@@ -53,7 +50,7 @@ def keep(job: Job, cutter: Cutter, index: int, blocks: list[Block]) -> None:
 
 def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) -> str:
     box = block.box and clamp(*block.box)
-    if not box or not is_figure(box):
+    if not box or not (is_figure(box) or block.marker == "formula"):
         return ""
     try:
         data = cutter.cut(box)
@@ -64,25 +61,22 @@ def picture(job: Job, cutter: Cutter, index: int, block: Block, caption: str) ->
 
 
 class Cutter:
-    """Cuts figures out of one page, which is opened for the first of them only. *fast* is liteparse's page."""
+    """Cuts figures out of one page, which is opened for the first of them only."""
 
-    def __init__(self, pages: OpenPages, pixels: FindPixels, index: int, fast: Any) -> None:
-        self._pages, self._pixels, self._index, self._fast = pages, pixels, index, fast
+    def __init__(self, pages: OpenPages, index: int, content: PageContent) -> None:
+        self._pages, self._index, self._content = pages, index, content
 
     def cut(self, box: Box) -> bytes:
         """The figure as a file; nothing if it is a background."""
         page = self._pages[self._index]
-        if (alone := self._alone(page, box)) is not None:
-            if (photograph := as_it_is(alone)) is not None:
-                return photograph
-            image = self._plain(page, alone, box) or drawn(page, SHOW_DPI, box)
-        else:
-            image = drawn(page, SHOW_DPI, box)
+        if (alone := self._alone(page, box)) is not None and (photograph := as_it_is(alone)) is not None:
+            return photograph
+        image = drawn(page, SHOW_DPI, box)
         return b"" if is_one_colour(image) else encoded(image)
 
     def _alone(self, page: Any, box: Box) -> Any:
         """The picture, as it lies in the document, that fills the box upright and has nothing drawn over it."""
-        if self._fast is None or page.get_rotation() or not is_bare(self._fast, box):
+        if page.get_rotation() or not is_bare(self._content, box):
             return None
         x0, y0, x1, y1 = page.get_cropbox()
         width, height = x1 - x0, y1 - y0
@@ -94,17 +88,6 @@ class Cutter:
                 return item if is_upright(item) else None
         return None
 
-    def _plain(self, page: Any, item: Any, box: Box) -> Image | None:
-        """The picture from its pixels in the file, not much finer than it is shown."""
-        if item.get_filters() != ["FlateDecode"] or (pixels := self._pixels()) is None:
-            return None
-        image = pixels.picture(bytes(item.get_data(decode_simple=False)))
-        if image is None:
-            return None
-        shown = (box[2] - box[0]) * page.get_size()[0] * SHOW_DPI / 72
-        finer = int(image.width // max(1.0, shown))
-        return image.reduce(finer) if finer > 1 else image
-
 
 def is_upright(item: Any) -> bool:
     matrix = item.get_matrix()
@@ -112,22 +95,15 @@ def is_upright(item: Any) -> bool:
     return upright and not pdfium_c.FPDFPageObj_HasTransparency(item.raw)
 
 
-def is_bare(fast: Any, box: Box) -> bool:
+def is_bare(content: PageContent, box: Box) -> bool:
     """Whether no words and no drawing lie over the box."""
-    x0, y0, x1, y1 = box[0] * fast.width, box[1] * fast.height, box[2] * fast.width, box[3] * fast.height
+    width, height = content.width, content.height
+    x0, y0, x1, y1 = box[0] * width, box[1] * height, box[2] * width, box[3] * height
 
-    def touches(left: float, top: float, width: float, height: float) -> bool:
-        return bool(left < x1 - 1 and left + width > x0 + 1 and top < y1 - 1 and top + height > y0 + 1)
+    def touches(other: Rect) -> bool:
+        return other[0] < x1 - 1 and other[2] > x0 + 1 and other[1] < y1 - 1 and other[3] > y0 + 1
 
-    graphics = fast.vector_graphics
-    if graphics is None or any(touches(item.x, item.y, item.width, item.height) for item in fast.text_items):
-        return False
-    if any(touches(*shape.bbox) for shape in graphics.shapes):
-        return False
-    return not any(
-        touches(min(line.x1, line.x2), min(line.y1, line.y2), abs(line.x2 - line.x1), abs(line.y2 - line.y1))
-        for line in graphics.lines
-    )
+    return not any(touches(word.box) for word in content.words) and not any(touches(p.box) for p in content.paths)
 
 
 def as_it_is(item: Any) -> bytes | None:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from statistics import median
 
 from .aligned import TextLine, column_of, columns, text_lines
-from .ruled import PROSE, Line, Rect, Word, Words, inside
+from .content import Rect, Word
+from .ruled import PROSE, Line, Words, inside
 
 NEAR = 2.3
 """Times the usual distance of lines: what stands farther off is no part of the table."""

@@ -8,19 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, overload
+from statistics import median
+from typing import overload
 
 from .blocks import Cell, joined
 from .charts import has_axis
-
-Rect = tuple[float, float, float, float]
-"""x0, y0, x1, y1 in points from the page's top left."""
+from .content import RTL, Path, Rect, Word
 
 THIN = 2.5
 SLACK = 3.0
 COVERED = 0.7
 MOST_LINES = 3000
+RECENT_PATHS = 8
+"""Fillings before a path that may lie under it: programs write those of one cell one after the other."""
 SMALLEST = 4.0
+OPEN_EDGE = 12.0
+"""Points by which lines stick out."""
 DOUBLE = 8.0
 """Points. Two lines nearer than this with no word between them are one border."""
 MOST_CELLS = 4000
@@ -28,30 +31,23 @@ PROSE = 9
 """Words. A cell of the first line of a paragraph has more."""
 
 
-class Word:
-    """A word and its box; `x` and `y` are the middle of it."""
-
-    __slots__ = ("text", "x", "x0", "x1", "y", "y0", "y1")
-
-    def __init__(self, text: str, x0: float, y0: float, x1: float, y1: float) -> None:
-        self.text, self.x0, self.y0, self.x1, self.y1 = text, x0, y0, x1, y1
-        self.x = (x0 + x1) / 2
-        self.y = (y0 + y1) / 2
-
-
 BY_HEIGHT = attrgetter("y")
 FROM_LEFT = attrgetter("x0")
 
 
-class Words(Sequence[Word]):
-    """A page's words from top to bottom: for many pages nobody asks, for others again and again for those of a part."""
+def FROM_RIGHT(word: Word) -> float:  # noqa: N802  # a key like its neighbours
+    return -word.x1
 
-    def __init__(self, page: Any) -> None:
-        self._page = page
+
+class Words(Sequence[Word]):
+    """A page's words from top to bottom, to find those of a part without looking at all."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = words
 
     @cached_property
     def _all(self) -> list[Word]:
-        return sorted(words_of(self._page), key=BY_HEIGHT)
+        return sorted(self._words, key=BY_HEIGHT)
 
     @cached_property
     def _heights(self) -> list[float]:
@@ -102,17 +98,6 @@ class Grid:
         return max((at + cell.columns for row in laid_out(self.rows) for at, cell in row), default=0)
 
 
-def words_of(page: Any) -> list[Word]:
-    """The level words; what stands upright beside a table is no part of it."""
-    return [
-        Word(stripped, x, y, x + width, y + height)
-        for item in page.text_items
-        if abs(item.rotation) <= 1
-        for text, x, y, width, height in item.words or ((item.text, item.x, item.y, item.width, item.height),)
-        if (stripped := text.strip())
-    ]
-
-
 def inside(words: Sequence[Word], box: Rect) -> list[Word]:
     x0, y0, x1, y1 = box
     near = words.between(y0, y1) if isinstance(words, Words) else words
@@ -129,34 +114,38 @@ def around(words: Sequence[Word]) -> Rect:
     )
 
 
-def strokes(graphics: Any) -> tuple[list[Line], list[Line]]:
+def strokes(paths: Sequence[Path]) -> tuple[list[Line], list[Line]]:
     """Level and upright lines, whether they were drawn as lines or as thin boxes; frames give four."""
     level: list[Line] = []
     upright: list[Line] = []
 
     def add(x0: float, y0: float, x1: float, y1: float) -> None:
-        x0, x1 = sorted((x0, x1))
-        y0, y1 = sorted((y0, y1))
         if y1 - y0 <= THIN and x1 - x0 > SMALLEST:
             level.append(Line((y0 + y1) / 2, x0, x1))
         elif x1 - x0 <= THIN and y1 - y0 > SMALLEST:
             upright.append(Line((x0 + x1) / 2, y0, y1))
 
-    for line in graphics.lines:
-        if line.stroke or line.fill:
-            add(line.x1, line.y1, line.x2, line.y2)
-    for shape in graphics.shapes:
-        x, y, width, height = shape.bbox
-        if shape.has_curve or not shape.shown:
+    painted: list[Path] = []
+    for path in paths:
+        if path.curved or any(covers(other, path) for other in painted[-RECENT_PATHS:]):
             continue
-        if min(width, height) <= THIN:
-            add(x, y, x + width, y + height)
+        if path.filled:
+            painted.append(path)
+        x0, y0, x1, y1 = path.box
+        if min(x1 - x0, y1 - y0) <= THIN:
+            add(x0, y0, x1, y1)
         else:
-            for edge in ((x, y, x + width, y), (x, y + height, x + width, y + height)):
-                add(*edge)
-            for edge in ((x, y, x, y + height), (x + width, y, x + width, y + height)):
+            for edge in ((x0, y0, x1, y0), (x0, y1, x1, y1), (x0, y0, x0, y1), (x1, y0, x1, y1)):
                 add(*edge)
     return merged(level), merged(upright)
+
+
+def covers(under: Path, path: Path) -> bool:
+    """Whether a filling is not seen because it lies on a larger one of its colour, as words in a shaded cell have."""
+    if path.stroked or path.colour != under.colour:
+        return False
+    (x0, y0, x1, y1), (a0, b0, a1, b1) = under.box, path.box
+    return x0 <= a0 + 0.1 and y0 <= b0 + 0.1 and a1 <= x1 + 0.1 and b1 <= y1 + 0.1
 
 
 def merged(lines: list[Line]) -> list[Line]:
@@ -171,19 +160,16 @@ def merged(lines: list[Line]) -> list[Line]:
     return result
 
 
-def drawn(page: Any) -> tuple[list[Line], list[Line], Words]:
-    """Level and upright lines, and the words; a page full of drawing has no lines that mean a table."""
-    graphics = page.vector_graphics
-    if graphics is None or len(graphics.lines) + len(graphics.shapes) > MOST_LINES:
-        return [], [], Words(page)
-    return *strokes(graphics), Words(page)
+def drawn(paths: Sequence[Path]) -> tuple[list[Line], list[Line]]:
+    """Level and upright lines; a page full of drawing has no lines that mean a table."""
+    return strokes(paths) if len(paths) <= MOST_LINES else ([], [])
 
 
-def grids(page: Any, level: list[Line], upright: list[Line], words: Sequence[Word]) -> list[Grid]:
+def grids(area: float, level: list[Line], upright: list[Line], words: Sequence[Word]) -> list[Grid]:
     if len(level) < 2 or len(upright) < 2 or len(level) * len(upright) > 40_000:
         return []
     found = [grid for part in connected(level, upright) if (grid := build(*part, words)) is not None]
-    return outermost(found, page.width * page.height)
+    return outermost(found, area)
 
 
 def connected(level: list[Line], upright: list[Line]) -> list[tuple[list[Line], list[Line]]]:
@@ -237,7 +223,27 @@ def any_between(values: list[float], low: float, high: float) -> bool:
     return at < len(values) and values[at] <= high
 
 
+def with_open_edges(level: list[Line], upright: list[Line], words: Sequence[Word]) -> tuple[list[Line], list[Line]]:
+    """Lines that stick out of the grid bound outer cells that have no line at their far side."""
+    left, right = min(line.at for line in upright), max(line.at for line in upright)
+    top, bottom = min(line.at for line in level), max(line.at for line in level)
+    x0, x1 = median(line.start for line in level), median(line.end for line in level)
+    y0, y1 = median(line.start for line in upright), median(line.end for line in upright)
+    upright, level = list(upright), list(level)
+    if left - x0 > OPEN_EDGE and inside(words, (x0, top, left, bottom)):
+        upright.append(Line(x0, top, bottom))
+    if x1 - right > OPEN_EDGE and inside(words, (right, top, x1, bottom)):
+        upright.append(Line(x1, top, bottom))
+    left, right = min(line.at for line in upright), max(line.at for line in upright)
+    if top - y0 > OPEN_EDGE and inside(words, (left, y0, right, top)):
+        level.append(Line(y0, left, right))
+    if y1 - bottom > OPEN_EDGE and inside(words, (left, bottom, right, y1)):
+        level.append(Line(y1, left, right))
+    return level, upright
+
+
 def build(level: list[Line], upright: list[Line], words: Sequence[Word]) -> Grid | None:
+    level, upright = with_open_edges(level, upright, words)
     box = (
         min(line.at for line in upright),
         min(line.at for line in level),
@@ -440,14 +446,14 @@ def text_of(words: list[Word]) -> str:
             lines[-1].append(word)
         else:
             lines.append([word])
-    return joined(glued(sorted(line, key=FROM_LEFT)) for line in lines)
+    return joined(glued(line) for line in lines)
 
 
 def glued(line: list[Word]) -> str:
+    is_rtl = any(RTL.search(word.text) for word in line)
     text = ""
-    for number, word in enumerate(line):
-        gap = word.x0 - line[number - 1].x1 if number else 0.0
-        text += (" " if number and gap > 0.12 * (word.y1 - word.y0) else "") + word.text
+    for word in sorted(line, key=FROM_RIGHT if is_rtl else FROM_LEFT):
+        text += ("" if word.glued or not text else " ") + word.text + ("-" if word.hyphen else "")
     return text
 
 

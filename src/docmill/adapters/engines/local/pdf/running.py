@@ -42,7 +42,9 @@ class Running:
         self._enough = 2 if len(seen) < 6 else max(3, len(seen) // 4)
 
     def without(self, blocks: list[Block]) -> list[Block]:
-        return [block for block in blocks if not (key := key_of(block)) or self._often[key] < self._enough]
+        """The blocks without what runs. A page that has nothing else keeps it: it is what the page says."""
+        kept = [block for block in blocks if not (key := key_of(block)) or self._often[key] < self._enough]
+        return kept or blocks
 
 
 def edges(blocks: list[Block]) -> Edges:

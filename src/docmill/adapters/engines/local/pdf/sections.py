@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import aligned
-from .ruled import PROSE, Grid, Line, Rect, Word, inside
+from .content import Rect, Word
+from .ruled import PROSE, Grid, Line, inside
 
 FARTHEST = 40.0
 INDENT = 20.0

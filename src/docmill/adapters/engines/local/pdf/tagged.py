@@ -1,199 +1,292 @@
-"""Tagged PDFs say themselves what is a heading, a list or a table: their own structure is better than any guess."""
+"""Tagged PDFs say themselves what is a heading, a list or a table: their structure is better than any guess.
+
+Tags give blocks and their order; the words that they name give bold, italic, code and links, as on any other page.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from docmill.core.parsed import Box
-
-from .blocks import Block, Cell, join
+from .blocks import Block, Cell
+from .content import Element, PageContent, Rect, Word
+from .inline import Plain, render_lines
+from .layout import around, code_text, nest, usual_style
+from .lines import Line, find_lines, in_logical_order, set_gaps
+from .paragraphs import BULLET, DASH, Paragraph
 
 HEADING = re.compile(r"H([1-6])?$")
-GROUPS = {"Document", "Part", "Art", "Sect", "Div", "NonStruct", "Private", "BlockQuote", "TOC", "Aside", "Index"}
+GROUPS = {"Document", "Part", "Art", "Sect", "Div", "NonStruct", "Private", "BlockQuote", "TOC", "TOCI", "Aside"}
+GROUPS |= {"Index", "StructTreeRoot", "Form", "THead", "TBody", "TFoot", "DocumentFragment"}
 INLINE = {"Span", "Link", "Quote", "Reference", "Em", "Strong", "Sub", "Lbl", "Note", "FENote", "BibEntry", "Annot"}
-DEEPEST = 60
+INLINE |= {"Code", "Ruby", "RB", "RT", "RP", "Warichu", "WT", "WP", "Formula"}
+WRAPPERS = {"NonStruct", "Div", "Private"}
 NUMBERED = re.compile(r"(?:\d{1,3}|[a-zA-Z]|[ivxlc]{1,6})[.)]$")
+MIN_TAGGED = 0.8
+"""Of the letters: with less named by the tree, the page is read without it."""
 
 
 class Tree:
-    """One page's structure with the text items that its elements name."""
+    """One page's structure with the words that its elements name."""
 
-    def __init__(self, page: Any) -> None:
-        self._items: dict[int, list[Any]] = defaultdict(list)
-        for item in page.text_items:
-            if item.mcid is not None:
-                self._items[item.mcid].append(item)
-        self._roots = page.roots
-        self._size = (page.width or 1, page.height or 1)
-        self._fresh: list[int] = []
+    def __init__(self, page: PageContent, *, is_typed: bool) -> None:
+        self._words: dict[int, list[Word]] = defaultdict(list)
+        for word in page.words:
+            if word.mark >= 0:
+                self._words[word.mark].append(word)
+        self._page = page
+        self._plain = usual_style(page.words, is_typed=is_typed)
         self.named: set[int] = set()
 
     def blocks(self) -> list[Block]:
-        found = []
-        for root in self._roots:
-            for block in self._block(root, 0, 0):
-                block.box = self._box()
-                found.append(block)
-        return found
+        return [block for root in self._page.roots for block in self._block(root, 0)]
 
-    def _box(self) -> Box | None:
-        """Around what was read since the last block."""
-        items = [item for mark in self._fresh for item in self._items.get(mark, ())]
-        self._fresh.clear()
-        if not items:
-            return None
-        width, height = self._size
-        return (
-            min(item.x for item in items) / width,
-            min(item.y for item in items) / height,
-            max(item.x + item.width for item in items) / width,
-            max(item.y + item.height for item in items) / height,
-        )
-
-    def _block(self, element: Any, depth: int, nesting: int) -> Iterator[Block]:
-        if depth > DEEPEST:
-            return
-        kind = element.type
+    def _block(self, element: Element, nesting: int) -> Iterator[Block]:
+        kind = element.kind
         if found := HEADING.match(kind):
-            yield Block("heading", self._text(element, depth), int(found[1] or 1))
+            yield self._heading(element, int(found[1] or 1))
         elif kind == "Title":
-            yield Block("heading", self._text(element, depth), 1)
+            yield self._heading(element, 1)
         elif kind == "L":
-            yield from self._list(element, depth, nesting)
+            yield from self._list(element, nesting)
         elif kind == "Table":
-            rows = [row for row in self._rows(element, depth) if row]
-            yield Block("table", rows=rows)
-        elif kind == "Code":
-            yield Block("code", self._code(element))
-        elif kind == "Figure":
-            yield Block("text", self._text(element, depth))
+            words = self._take(element)
+            rows = [row for row in self._rows(element) if row]
+            yield Block("table", rows=rows, box=self._box(words))
         elif kind == "Caption":
-            yield Block("caption", self._text(element, depth))
-        elif kind in GROUPS or (kind not in INLINE and any(child.type not in INLINE for child in element.children)):
-            if own := self._own(element):
-                yield Block("text", own)
-            for child in element.children:
-                yield from self._block(child, depth + 1, nesting)
+            yield self._text(self._take(element), element, "caption")
+        elif kind == "Code" and self._is_block(element):
+            yield self._code(element)
+        elif self._holds_blocks(element):
+            yield from self._mixed(element, nesting)
         else:
-            yield Block("text", self._text(element, depth))
+            words = self._take(element)
+            if words and is_code(words, self._plain):
+                yield self._code_of(words)
+            else:
+                yield self._text(words, element, "text")
 
-    def _list(self, element: Any, depth: int, nesting: int) -> Iterator[Block]:
-        number = 0
-        for entry in element.children:
-            if entry.type == "L":
-                yield from self._list(entry, depth + 1, nesting + 1)
-                continue
-            number += 1
-            label, text, inner = "", self._own(entry), []
-            for part in entry.children:
-                if part.type == "Lbl":
-                    label = self._text(part, depth)
-                elif part.type in ("LBody", "P", "Div") or part.type in INLINE:
-                    text = join(text, self._own(part))
-                    for child in part.children:
-                        if child.type in INLINE or (child.type == "P" and not text):
-                            text = join(text, self._text(child, depth))
-                        else:
-                            inner += list(self._block(child, depth + 1, nesting + 1))
-                else:
-                    inner += list(self._block(part, depth + 1, nesting + 1))
-            label = label.strip()
-            marker = f"{label[:-1]}." if label[:-1].isdigit() and NUMBERED.match(label) else "-"
-            if label and marker == "-" and NUMBERED.match(label):
-                text = f"{label} {text}"
-            if text or not inner:
-                yield Block("item", text, nesting, marker)
-            yield from inner
-
-    def _rows(self, element: Any, depth: int) -> Iterator[list[Cell]]:
+    def _mixed(self, element: Element, nesting: int) -> Iterator[Block]:
+        """Blocks among words of its own: each stretch of words is a paragraph."""
+        waiting: list[Word] = []
         for child in element.children:
-            if child.type == "TR":
-                yield [self._cell(part, depth) for part in child.children if part.type in ("TD", "TH")]
-            elif depth < DEEPEST and child.type != "Caption":
-                yield from self._rows(child, depth + 1)
+            if isinstance(child, int):
+                waiting += self._name(child)
+            elif child.kind in INLINE and not self._holds_blocks(child):
+                waiting += self._take(child)
+            else:
+                if waiting:
+                    yield self._loose(waiting)
+                    waiting = []
+                yield from self._block(child, nesting)
+        if waiting:
+            yield self._loose(waiting)
 
-    def _cell(self, element: Any, depth: int) -> Cell:
-        spans = [element.number(name) for name in ("RowSpan", "ColSpan")]
-        rows, columns = (int(span) if span is not None and 1 <= span <= 1000 else 1 for span in spans)
-        return Cell(self._text(element, depth), rows, columns)
+    def _loose(self, words: list[Word]) -> Block:
+        return self._code_of(words) if is_code(words, self._plain) else self._text(words, None, "text")
 
-    def _name(self, marks: list[int]) -> None:
-        self.named.update(marks)
-        self._fresh += marks
+    def _holds_blocks(self, element: Element) -> bool:
+        """Groups, and whatever a program nests paragraphs in; what only holds words is a paragraph itself."""
+        for child in element.elements:
+            is_wrapper = child.kind in WRAPPERS and element.kind not in GROUPS
+            if not (child.kind in INLINE or is_wrapper) or self._holds_blocks(child):
+                return True
+        return False
 
-    def _own(self, element: Any) -> str:
-        """The text that belongs to the element itself, in the order of the content stream."""
-        self._name(element.marked_content_ids)
-        if element.actual_text and element.marked_content_ids:
-            return str(element.actual_text).strip()
-        return self._lines([item for mark in element.marked_content_ids for item in self._items.get(mark, ())])
+    def _is_block(self, element: Element) -> bool:
+        words = [word for mark in marks_of(element) for word in self._words.get(mark, ())]
+        return len(find_lines(words)) > 1 if words else False
 
-    def _text(self, element: Any, depth: int) -> str:
-        text = self._own(element)
-        if depth > DEEPEST:
-            return text
-        ids = list(element.marked_content_ids)
-        if element.children and not ids:
+    def _heading(self, element: Element, level: int) -> Block:
+        words = self._take(element)
+        lines = lines_of(words)
+        italic = all(word.italic for word in words)
+        plain = Plain(True, italic or self._plain.italic, self._plain.mono)
+        return Block("heading", spoken(element) or render_lines(lines, plain), level, box=self._box(words))
+
+    def _list(self, element: Element, nesting: int) -> Iterator[Block]:
+        for entry in element.elements:
+            if entry.kind == "L":
+                yield from self._list(entry, nesting + 1)
+            elif entry.kind == "Caption":
+                yield from self._block(entry, nesting)
+            else:
+                yield from self._item(entry, nesting)
+
+    def _item(self, entry: Element, nesting: int) -> Iterator[Block]:
+        """`LI` with or without `Lbl` and `LBody`: the first words are the item's, what follows stands under it."""
+        label: list[Word] = []
+        text: list[Word] = []
+        inner: list[Block] = []
+
+        def walk(element: Element) -> None:
             for child in element.children:
-                text = join(text, self._text(child, depth + 1))
-            return text
-        if not element.children:
-            return text
-        # Own marks and children's are mixed: their place on the page tells the order.
-        everything = [*ids, *(mark for child in element.children for mark in self._marks(child, depth + 1))]
-        return self._lines([item for mark in sorted(set(everything)) for item in self._items.get(mark, ())])
+                if isinstance(child, int):
+                    (text if not inner else late).extend(self._name(child))
+                elif child.kind == "Lbl":
+                    label.extend(self._take(child))
+                elif child.kind in ("LBody", "NonStruct", "Div", "P", "Private") and not self._holds_code(child):
+                    if child.kind == "P" and text:
+                        inner.extend(self._block(child, nesting + 1))
+                    else:
+                        walk(child)
+                elif child.kind in INLINE and not self._holds_blocks(child):
+                    (text if not inner else late).extend(self._take(child))
+                else:
+                    if late:
+                        inner.append(self._loose(list(late)))
+                        late.clear()
+                    inner.extend(self._block(child, nesting + 1))
 
-    def _marks(self, element: Any, depth: int) -> list[int]:
-        self._name(element.marked_content_ids)
-        deeper = (
-            [] if depth > DEEPEST else [mark for child in element.children for mark in self._marks(child, depth + 1)]
+        late: list[Word] = []
+        walk(entry)
+        if late:
+            inner.append(self._loose(late))
+        mark = "".join(word.text for word in label).strip()
+        if not mark and text and (BULLET.match(text[0].text) or DASH.fullmatch(text[0].text)):
+            text = text[1:]
+        if not mark and text and NUMBERED.fullmatch(text[0].text):
+            mark, text = text[0].text, text[1:]
+        marker = f"{mark[:-1]}." if mark[:-1].isdigit() and NUMBERED.match(mark) else "-"
+        body = render_lines(lines_of(text), self._plain)
+        if mark and marker == "-" and NUMBERED.match(mark):
+            body = f"{mark} {body}"
+        if text or not inner:
+            yield Block("item", body, nesting, marker, box=self._box([*label, *text]))
+        yield from inner
+
+    def _holds_code(self, element: Element) -> bool:
+        words = [word for mark in marks_of(element) for word in self._words.get(mark, ())]
+        return is_code(words, self._plain) if words else False
+
+    def _rows(self, element: Element) -> Iterator[list[Cell]]:
+        for child in element.elements:
+            if child.kind == "TR":
+                cells = [part for part in child.elements if part.kind in ("TD", "TH")]
+                yield [Cell(self._cell_text(part), part.rows, part.columns) for part in cells]
+            elif child.kind != "Caption":
+                yield from self._rows(child)
+
+    def _cell_text(self, element: Element) -> str:
+        bold = element.kind == "TH"
+        plain = Plain(bold or self._plain.bold, self._plain.italic, self._plain.mono)
+        return spoken(element) or render_lines(lines_of(self._take(element)), plain)
+
+    def _code(self, element: Element) -> Block:
+        return self._code_of(self._take(element))
+
+    def _code_of(self, words: list[Word]) -> Block:
+        lines = find_lines(words)
+        return Block("code", code_text(Paragraph([[line] for line in lines])) if lines else "", box=self._box(words))
+
+    def _text(self, words: list[Word], element: Element | None, kind: str) -> Block:
+        text = (spoken(element) if element is not None else "") or render_lines(lines_of(words), self._plain)
+        return Block("caption" if kind == "caption" else "text", text, box=self._box(words))
+
+    def _name(self, mark: int) -> list[Word]:
+        self.named.add(mark)
+        return self._words.get(mark, [])
+
+    def _take(self, element: Element) -> list[Word]:
+        return [word for mark in marks_of(element) for word in self._name(mark)]
+
+    def _box(self, words: Sequence[Word]) -> Rect | None:
+        if not words:
+            return None
+        width, height = self._page.width or 1, self._page.height or 1
+        return (
+            min(word.x0 for word in words) / width,
+            min(word.y0 for word in words) / height,
+            max(word.x1 for word in words) / width,
+            max(word.y1 for word in words) / height,
         )
-        return [*element.marked_content_ids, *deeper]
-
-    def _code(self, element: Any) -> str:
-        items = [item for mark in self._marks(element, 0) for item in self._items.get(mark, ())]
-        if not items:
-            return ""
-        left = min(item.x for item in items)
-        letters = sum(len(item.text) for item in items)
-        width = sum(item.width for item in items) / max(1, letters)
-        lines: list[tuple[float, str]] = []
-        for item in items:
-            column = round((item.x - left) / width) if width > 0 else 0
-            if lines and abs(lines[-1][0] - item.y) < item.height / 2:
-                lines[-1] = (lines[-1][0], lines[-1][1].ljust(column) + item.text)
-            else:
-                lines.append((item.y, " " * min(column, 80) + item.text))
-        return "\n".join(text.rstrip() for _, text in lines)
-
-    def _lines(self, items: list[Any]) -> str:
-        """Items on one height belong together without a hyphen being undone."""
-        text = ""
-        last: Any = None
-        for item in items:
-            piece = item.text.strip()
-            if last is not None and abs(last.y + last.height - item.y - item.height) < 0.35 * max(
-                last.height, item.height
-            ):
-                gap = item.x - (last.x + last.width)
-                blank = gap > 0.15 * item.height or last.text.endswith(" ") or item.text.startswith(" ")
-                text = f"{text} {piece}" if blank else text + piece
-            else:
-                text = join(text, piece)
-            last = item
-        return text.strip()
 
 
-def read(page: Any) -> list[Block] | None:
+def marks_of(element: Element) -> Iterator[int]:
+    for child in element.children:
+        if isinstance(child, int):
+            yield child
+        else:
+            yield from marks_of(child)
+
+
+def spoken(element: Element) -> str:
+    """What the author says that the element reads, where that is said of all of it."""
+    return element.actual_text.strip() if element.actual_text and not element.elements else ""
+
+
+def is_code(words: Sequence[Word], plain: Plain) -> bool:
+    """All in a font of fixed pitch, where the text is not."""
+    return bool(words) and not plain.mono and all(word.mono for word in words)
+
+
+def lines_of(words: Sequence[Word]) -> list[list[Word]]:
+    """The words as lines, in the order of the tags, so that hyphens are undone only where a line ends."""
+    lines: list[list[Word]] = []
+    for word in words:
+        last = lines[-1][-1] if lines else None
+        if last is None or last.hyphen or not is_beside(last, word):
+            lines.append([word])
+        else:
+            lines[-1].append(word)
+    return [settled(line) for line in lines]
+
+
+def is_beside(last: Word, word: Word) -> bool:
+    em = max(last.size, word.size)
+    return abs(last.base - word.base) < 0.6 * em and not (word.x1 < last.x0 - em and word.base > last.base + 0.3 * em)
+
+
+def settled(words: list[Word]) -> list[Word]:
+    """The line with its scripts marked, in the order in which it is read."""
+    line = Line(words)
+    if line.is_rtl:
+        words = in_logical_order(words)
+        set_gaps(words)
+    return words
+
+
+def join_marks(blocks: list[Block], page: PageContent) -> list[Block]:
+    """A mark that is tagged as a paragraph of its own makes an item of the paragraph beside it."""
+    found: list[Block] = []
+    indents: list[float] = []
+    em = 10.0 / (page.width or 1)
+    for block in blocks:
+        last = found[-1] if found else None
+        is_item = last is not None and is_mark(last) and block.kind == "text" and is_level(last, block)
+        if is_item and last is not None and last.box is not None and block.box is not None:
+            number = NUMBERED.fullmatch(last.text)
+            marker = f"{last.text[:-1]}." if number and last.text[:-1].isdigit() else "-"
+            text = block.text if marker != "-" or not number else f"{last.text} {block.text}"
+            level = nest(indents, last.box[0], em)
+            found[-1] = Block("item", text, level, marker, box=around(last.box, block.box))
+        else:
+            if block.kind == "heading" or (block.kind == "text" and not is_mark(block) and len(block.text) > 80):
+                indents.clear()
+            found.append(block)
+    return found
+
+
+def is_mark(block: Block) -> bool:
+    text = block.text.strip()
+    return block.kind == "text" and len(text) <= 4 and bool(BULLET.fullmatch(text) or NUMBERED.fullmatch(text))
+
+
+def is_level(one: Block, other: Block) -> bool:
+    if one.box is None or other.box is None:
+        return False
+    return abs(one.box[1] - other.box[1]) < one.box[3] - one.box[1]
+
+
+def read(page: PageContent, *, is_typed: bool = False) -> list[Block] | None:
     """The page by its tags, or None when they do not tell enough."""
     if not page.roots:
         return None
-    tree = Tree(page)
-    blocks = [block for block in tree.blocks() if block.text.strip() or block.rows]
-    tagged = sum(len(item.text) for item in page.text_items if item.mcid in tree.named)
-    if tagged < 0.8 * sum(len(item.text) for item in page.text_items):
+    tree = Tree(page, is_typed=is_typed)
+    blocks = join_marks([block for block in tree.blocks() if block.text.strip() or block.rows], page)
+    letters = sum(len(word.text) for word in page.words)
+    tagged = sum(len(word.text) for word in page.words if word.mark in tree.named)
+    if tagged < MIN_TAGGED * letters:
         return None
     return blocks
