@@ -326,3 +326,19 @@ def test_parse_file_is_enough_for_a_script(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text(documents.ENGLISH)
 
     assert documents.ENGLISH + "\n" == parse_file(tmp_path / "note.txt", tmp_path / "out").markdown
+
+
+def test_merged_cells_of_a_page_are_a_grid_and_the_asset_has_the_spans(bench: Bench, tmp_path: Path) -> None:
+    table = (
+        "<table onclick='x()'><tr><th rowspan=2>Port</th><th colspan=2>Ships<script>steal()</script></th></tr>"
+        "<tr><td>in</td><td>out</td></tr></table>"
+    )
+    (tmp_path / "a.html").write_text(f"<!doctype html><html><body><p>a</p>{table}<p>b</p></body></html>")
+
+    parsed = bench.parse(tmp_path / "a.html")
+
+    assert "|      | in    | out |" in parsed.markdown
+    html = (bench.folder / "assets" / parsed.figures[0].name).read_text()
+    assert '<th rowspan="2">Port</th><th colspan="2">Ships</th>' in html
+    assert "steal" not in html
+    assert "onclick" not in html

@@ -156,7 +156,7 @@ def epub(path: Path, **more: str) -> Path:
 def xps(path: Path) -> Path:
     glyphs = '<Glyphs OriginX="{}" OriginY="{}" FontRenderingEmSize="12" UnicodeString="{}"/>'
     page = "<FixedPage xmlns='http://schemas.microsoft.com/xps/2005/06'>" + "".join(
-        (glyphs.format(10, 20, "Harbour"), glyphs.format(90, 20, "report"), glyphs.format(10, 90, "Three basins"))
+        glyphs.format(*run) for run in ((10, 20, "Har"), (27, 20, "bour"), (52, 20, "report"), (10, 90, "Three basins"))
     )
     return packed(
         path,

@@ -286,7 +286,7 @@ def test_a_huge_sheet_is_read_row_by_row(bench: Bench, tmp_path: Path) -> None:
     assert "warnings" not in parsed.facts
 
 
-def test_words_that_the_reader_loses_are_added_with_a_warning(tmp_path: Path) -> None:
+def test_words_that_the_reader_loses_are_added_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from docmill.adapters.engines import sniff
     from docmill.adapters.engines.local import coverage
 
@@ -295,6 +295,7 @@ def test_words_that_the_reader_loses_are_added_with_a_warning(tmp_path: Path) ->
     job = job_of(path)
     job.media_type = sniff.DOCX
     job.page_done = lambda page, _figures: pages.append(page.markdown)
+    monkeypatch.delitem(coverage.OTHERS, sniff.DOCX)
     seen = coverage.oxide_text(job)
 
     def careless(draft: Job) -> None:
@@ -307,7 +308,9 @@ def test_words_that_the_reader_loses_are_added_with_a_warning(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "other words only"])
-def test_an_empty_result_of_a_full_document_is_replaced_by_its_text(tmp_path: Path, text: str) -> None:
+def test_an_empty_result_of_a_full_document_is_replaced_by_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     from docmill.adapters.engines import sniff
     from docmill.adapters.engines.local import coverage
 
@@ -315,11 +318,9 @@ def test_an_empty_result_of_a_full_document_is_replaced_by_its_text(tmp_path: Pa
     job = job_of(documents.docx(tmp_path / "a.docx"))
     job.media_type = sniff.DOCX
     job.page_done = lambda page, _figures: pages.append(page.markdown)
-    others = coverage.OTHERS.pop(sniff.DOCX)
-    try:
-        coverage.read_whole(job, lambda draft: draft.add_page(0, text))
-    finally:
-        coverage.OTHERS[sniff.DOCX] = others
+    monkeypatch.delitem(coverage.OTHERS, sniff.DOCX)
+
+    coverage.read_whole(job, lambda draft: draft.add_page(0, text))
 
     assert "Straßenbrücke" in pages[0]
     assert ["structure dropped to keep the text"] == job.facts["warnings"]

@@ -53,8 +53,8 @@ def read_whole(job: Job, first: Reader) -> None:
     if share < MIN_KEPT_RATIO and (wanted.total() >= MIN_WORDS or is_empty(best)):
         best = plain(job, seen)
     elif share < MIN_COVERAGE_RATIO and wanted.total() >= MIN_WORDS:
-        best.warn(f"text_unplaced: {round(100 * (1 - share))} % of the words had no place and stand at the end")
-        append_missing(best, seen, wanted)
+        if append_missing(best, seen, wanted):
+            best.warn(f"text_unplaced: {round(100 * (1 - share))} % of the words had no place: most stand at the end")
         if (share := share_of(wanted, best)) < MIN_COVERAGE_RATIO:
             best.warn(f"text_lost: {round(100 * (1 - share))} % of the words, such as {missing(wanted, best)}")
     job.adopt(best)
@@ -84,20 +84,23 @@ def best_draft(job: Job, readers: tuple[Reader, ...], wanted: Counter[str]) -> t
     return best, best_share
 
 
-def append_missing(draft: Job, seen: str, wanted: Counter[str]) -> None:
+def append_missing(draft: Job, seen: str, wanted: Counter[str]) -> bool:
     """Lines that are mostly missing stand below the last page: charts and shapes have no place in the text."""
     lost = wanted - found_words(draft)
     lines: list[str] = []
     for line in seen.splitlines():
         own = words(line)
-        if own.total() and sum(min(count, lost[word]) for word, count in own.items()) >= MIN_LOST_RATIO * own.total():
-            lost -= own
+        absent = sum(min(count, max(lost[word], 0)) for word, count in own.items())
+        if own and absent >= MIN_LOST_RATIO * own.total():
+            lost.subtract(own)
             lines.append(escape(line))
-    if lines and draft.kept:
+    is_added = bool(lines and draft.kept)
+    if is_added:
         page, figures = draft.kept[-1]
         markdown = "\n\n".join([page.markdown.rstrip(), *lines])
         draft.kept[-1] = (replace(page, markdown=markdown.strip()), figures)
         draft.sample = draft.sample or markdown[:SAMPLE]
+    return is_added
 
 
 def with_panics_caught(job: Job, reader: Reader) -> None:
@@ -141,7 +144,7 @@ def share_of(wanted: Counter[str], draft: Job) -> float:
 def found_words(draft: Job) -> Counter[str]:
     found: Counter[str] = Counter()
     for page, _ in draft.kept:
-        found += words(ENTITY.sub(" ", page.markdown))
+        found.update(words(ENTITY.sub(" ", page.markdown)))  # `+=` would look at all words for every page
     return found
 
 

@@ -14,6 +14,7 @@ from docmill.core.links import LABEL, TARGET
 
 from .. import sniff
 from ..markdown import ENOUGH, coverage, disarm, html_table, image_link, pipe_tables, tidy
+from .compact import outer_tables
 from .job import Job
 
 DATA_IMAGE = re.compile(
@@ -35,6 +36,25 @@ MARKUP = re.compile(
     r"|<[!?/][^>]*+>?",
     re.IGNORECASE | re.DOTALL,
 )
+SPAN = re.compile(r"<t[dh]\b[^<>]{0,500}\b(?:col|row)span\b|.<table\b", re.IGNORECASE | re.DOTALL)
+"""In a table: cells that span others, or a table inside."""
+TABLE_TAGS = {
+    "table",
+    "thead",
+    "tbody",
+    "tfoot",
+    "tr",
+    "td",
+    "th",
+    "caption",
+    "p",
+    "br",
+    "strong",
+    "em",
+    "ul",
+    "ol",
+    "li",
+}
 INLINE = frozenset(
     ("a", "abbr", "b", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u")
 )
@@ -111,9 +131,21 @@ def convert(job: Job, html: str, page: int) -> str:
         markdown = "\n\n".join([text.replace("<", "\\<"), *(image[0] for image in DATA_IMAGE.finditer(markdown))])
     markdown = DATA_IMAGE.sub(lambda found: keep_image(job, found, page), markdown)
     markdown = tidy(disarm(markdown))
-    for line, cells in pipe_tables(markdown):
-        job.add_table(html_table(cells), page, anchor=line)
+    grids = list(pipe_tables(markdown))
+    sources = [html[start:stop] for start, stop in outer_tables(html)]
+    for number, (line, cells) in enumerate(grids):
+        # A grid has no spans and no tables inside; the page's own table has.
+        is_known = len(sources) == len(grids) and SPAN.search(sources[number]) is not None
+        job.add_table(safe_table(sources[number]) if is_known else html_table(cells), page, anchor=line)
     return markdown
+
+
+def safe_table(html: str) -> str:
+    """The table with nothing but cells, spans and text."""
+    import nh3
+
+    spans = {"colspan", "rowspan"}
+    return nh3.clean(html, tags=TABLE_TAGS, attributes={"td": spans, "th": spans}, link_rel=None).strip()
 
 
 def bare_text(html: str) -> str:

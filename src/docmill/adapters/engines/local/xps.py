@@ -21,7 +21,9 @@ SAME_LINE_RATIO = 0.5
 """Of the size of letters: a smaller step down is the same line."""
 PARAGRAPH_RATIO = 1.8
 """Of the size of letters: a larger step down is a new paragraph."""
-WORD_GAP_RATIO = 0.25
+WORD_GAP_RATIO = 0.16
+"""Of the size of letters, beyond the estimated end of a run: more is a space."""
+NARROW, WIDE = frozenset("fijlrtI.,:;'|!()[] -"), frozenset("mwMW@%")
 
 
 def read(job: Job) -> None:
@@ -112,8 +114,17 @@ def joined(line: list[tuple[float, float, float, str]]) -> tuple[float, float, s
         if end is not None and x - end > WORD_GAP_RATIO * size and not text.endswith(" "):
             text += " "
         text += run
-        end = x + 0.5 * size * len(run)
+        end = x + size * sum(map(width_of, run))
     return ordered[0][0], ordered[0][2], " ".join(text.split())
+
+
+def width_of(letter: str) -> float:
+    """About, as a share of the size: the fonts are not looked at."""
+    if letter in NARROW:
+        return 0.28
+    if letter in WIDE:
+        return 0.8
+    return 1.0 if letter > "\u2e80" else 0.62 if letter.isupper() else 0.5
 
 
 def visio_pages(names: set[str]) -> list[str]:
