@@ -31,6 +31,9 @@ NOTE_NUMBER = re.compile(r"\(?(\d{1,3}|[*†‡§¶])[.)]?")
 CODE_LETTER = 0.6
 """Em: the width of a letter in most fonts of fixed pitch."""
 MAX_INDENT = 80
+LETTERED = re.compile(r"\(?([a-zA-Z])[.)]\s")
+LETTERED_REACH = 4
+"""Parts from one letter to the next: an item may have paragraphs and figures of its own."""
 MAX_FORMULA_ROWS = 6
 MATH_SHARE = 0.35
 """Of the letters of a formula: symbols, or variables in italics."""
@@ -432,6 +435,7 @@ def goes_on(one: Paragraph, other: Paragraph) -> bool:
 def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
     notes = find_notes(parts, layout)
     layout.notes = frozenset(filter(None, notes.values()))
+    lettered = find_lettered(parts)
     blocks: list[Block] = []
     last_notes: list[Block] = []
     indents: list[float] = []
@@ -443,6 +447,8 @@ def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
             last_notes.append(write_note(part, name, layout))
             continue
         block = write_paragraph(part, layout)
+        if number in lettered and block.kind == "text":
+            block.kind = "item"
         if len(boxes := part.boxes) > 1:
             block.places = tuple(layout.place(box) for box in boxes)
         if block.kind == "item":
@@ -460,6 +466,21 @@ def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
         else:
             blocks.append(block)
     return blocks + last_notes
+
+
+def find_lettered(parts: Sequence[Part]) -> set[int]:
+    """Items a, b, c: a letter alone may be an initial, so that the next or the one before must be near."""
+    letters = {
+        number: label[1]
+        for number, part in enumerate(parts)
+        if isinstance(part, Paragraph) and (label := LETTERED.match(part.text))
+    }
+    found: set[int] = set()
+    for number, letter in letters.items():
+        for beside in range(number + 1, number + 1 + LETTERED_REACH):
+            if letters.get(beside, "") == chr(ord(letter) + 1):
+                found |= {number, beside}
+    return found
 
 
 def nest(indents: list[float], start: float, em: float) -> int:
