@@ -219,8 +219,27 @@ def test_a_table_that_goes_on_at_the_top_of_the_next_page_is_one():
     third = [table(0.08, 0.3, ("Port", "Ships", "Tons"), ("Kiel", "35", "900"))]
     pages = {0: first, 1: second, 2: third, 3: None}
 
-    document.join_tables(pages)
+    document.join_pages(pages)
 
     assert [["Port", "Ships"], ["Kiel", "35"], ["Emden", "12"]] == [[c.text for c in row] for row in first[1].rows]
     assert ["Counted by hand"] == [block.text for block in second]
     assert 1 == len(third), "it has other columns"
+
+
+@pytest.mark.parametrize(
+    ("end", "start", "is_one"),
+    [
+        ("The harbour grew in this year, and more ships came", "than ever did before.", True),
+        ("The harbour grew in this year, and more ships main-", "tained their route.", True),
+        ("The harbour grew in this year, and more ships came.", "than ever did before.", False),
+        ("The harbour grew in this year, and more ships came", "Ships of the year", False),
+        ("Page 7", "than ever did before.", False),
+    ],
+)
+def test_a_paragraph_goes_on_at_the_top_of_the_next_page(end: str, start: str, is_one: bool) -> None:
+    first, second = [Block("text", end)], [Block("text", start), Block("text", "Counted by hand")]
+
+    document.join_pages({0: first, 1: second})
+
+    assert is_one == (len(second) == 1)
+    assert not is_one or first[0].text.endswith(start[5:])

@@ -21,6 +21,7 @@ TIGHT = 0.32
 FIGURE = re.compile(r"[-–+(€$£]?\d[\d.,]*[%)]?")
 LEADER = re.compile(r"\.{4}$|(?:\. ){3}\.$|…$")
 """Dots that lead the eye to the next cell."""
+PAGE = re.compile(r"\d{1,4}|[ivxlc]{1,6}", re.IGNORECASE)
 NARROWEST = 3.0
 STRAY = 0.12
 """Of the lines. So many may cross a gap between columns: titles that span several."""
@@ -226,6 +227,7 @@ def build(
     table = stitched(groups, found, borders, [grid for grid in known if grid.width == len(borders) + 1])
     lined = bool(walls or floors)
     good = is_table(table) and (lined or not is_running(table))
+    good = good or (len(floors) >= 3 and is_form(table))
     made = Grid(box, table, len(own), above, below) if good else None
     framed = in_frame(box, own, level, upright) if frame and walls and floors else None
     if made is None or framed is None:
@@ -431,11 +433,20 @@ def is_table(table: list[list[Cell]]) -> bool:
     if is_sparse(table) or has_axis(table):
         return False
     cells = [cell.text for row in table for cell in row if cell.text]
-    if all(len(row) == 2 and row[1].text.isdigit() for row in table):
+    if all(len(row) == 2 and PAGE.fullmatch(row[1].text) for row in table):
         return False  # titles and page numbers: a table of contents
     if not any(letter.isalpha() for text in cells for letter in text):
         return False  # the numbers of a chart
     return sum(len(text.split()) > PROSE for text in cells) <= 0.34 * len(cells)
+
+
+def is_form(table: list[list[Cell]]) -> bool:
+    """A head of several cells over rows of which only the first is filled: somebody is to write into the others."""
+    if len(table) < 3 or not all(cell.text for cell in table[0]):
+        return False
+    return all(row[0].text and not any(cell.text for cell in row[1:]) for row in table[1:]) and all(
+        len(row[0].text.split()) < PROSE for row in table
+    )
 
 
 def is_running(table: list[list[Cell]]) -> bool:

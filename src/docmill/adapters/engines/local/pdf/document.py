@@ -21,7 +21,7 @@ from .. import ocr
 from ..image import as_png
 from ..job import Job
 from . import figures, layout, streams, tagged
-from .blocks import Block, markdown, pieces, together, written
+from .blocks import Block, join, markdown, pieces, together, written
 from .content import PageContent
 from .figures import Cutter
 from .headings import Profile, ladder_of, letters, profile_of, set_levels
@@ -42,6 +42,9 @@ SAMPLE_PAGES = 10
 """Of a long document, from which every window learns what is usual in it."""
 SAME_EDGE = 0.02
 """Of the page's width."""
+OPEN_END = re.compile(r"[^\W_][*_`,-]*$")
+SMALL_START = re.compile(r"[*_`]*[a-zß-öø-ÿа-яё]")
+MIN_OPEN_LETTERS = 40
 SOME_COVER = 0.02
 """So much of a page is a picture that it must not get lost."""
 BeforeWindow = Callable[[list[Edges]], list[Edges]]
@@ -141,7 +144,7 @@ class Reader:
         own = [edges(page) for page in found]
         running = Running(before(own) + own)
         kept = {index: page and running.without(page) for index, page in blocks.items()}
-        join_tables(kept)
+        join_pages(kept)
         for index in indices:
             if index < wanted:
                 continue
@@ -196,14 +199,35 @@ class Reader:
         job.add_page(index, text, pieces=pieces(blocks, texts), settled=finish)
 
 
-def join_tables(pages: dict[int, list[Block] | None]) -> None:
-    """A table that goes on at the top of the next page is one: its rows go to the page on which it begins."""
+def join_pages(pages: dict[int, list[Block] | None]) -> None:
+    """A table or a paragraph that goes on at the top of the next page is one, on the page on which it begins."""
     for index in sorted(pages, reverse=True):
         upper, lower = pages.get(index - 1), pages[index]
-        if upper and lower and goes_on(upper[-1], lower[0]):
+        if not upper or not lower:
+            continue
+        if goes_on(upper[-1], lower[0]):
             rows = lower.pop(0).rows
             repeats = [cell.text for cell in rows[0]] == [cell.text for cell in upper[-1].rows[0]]
             upper[-1].rows += rows[1:] if repeats else rows
+        elif (last := last_text(upper)) is not None and ends_open(last, lower[0]):
+            last.text = join(last.text, lower.pop(0).text)
+
+
+def last_text(blocks: list[Block]) -> Block | None:
+    """The page's last paragraph, before its notes and figures."""
+    for block in reversed(blocks):
+        if block.kind in ("text", "item") and not block.text.startswith("[^"):
+            return block
+        if block.kind not in ("text", "figure", "caption"):
+            return None
+    return None
+
+
+def ends_open(last: Block, first: Block) -> bool:
+    """No sentence ended, and it goes on with a small letter."""
+    if first.kind != "text" or not OPEN_END.search(last.text) or "\n" in last.text or last.text.startswith("$$"):
+        return False
+    return len(last.text) > MIN_OPEN_LETTERS and SMALL_START.match(first.text) is not None
 
 
 def goes_on(upper: Block, lower: Block) -> bool:

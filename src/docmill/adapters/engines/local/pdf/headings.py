@@ -23,6 +23,8 @@ REAL_WORD = re.compile(r"[^\W\d_]{3,}|[\u0590-\u08ff\u3040-\u9fff\uac00-\ud7af]"
 MARKS = re.compile(r"[*_`\\]")
 AUTHORS = re.compile(r"\w[∗†‡§]+(?:,|\s|$)")
 ABSTRACT = re.compile(r"\W*(?:abstract|summary|zusammenfassung|kurzfassung|摘\s*要)\W*", re.IGNORECASE)
+ENTRY = re.compile(r"\S(?:\s{2,}|[ .…]{4,})(?:\d{1,4}|[ivxlc]{1,6})\s*$", re.IGNORECASE)
+MIN_ENTRIES = 5
 RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
 """A heading that shares its line with the paragraph that follows."""
 MAX_WORDS = 24
@@ -64,7 +66,8 @@ def is_styled_heading(part: Paragraph, body: float, plain: Plain) -> bool:
     if part.first.size < 0.9 * body:
         return False
     if all(line.bold for line in lines) and not plain.bold:
-        return len(text) < 120 and text[-1] not in ".,;:"
+        # "Steps:" above its steps is one; a label with a colon is long, or stands beside its value.
+        return len(text) < 120 and (text[-1] not in ".,;:" or (text[-1] == ":" and len(text.split()) <= 8))
     return False
 
 
@@ -150,6 +153,17 @@ def without_names(blocks: list[Block]) -> list[Block]:
     for block in blocks[first:last]:
         if block.kind == "heading":
             block.kind = "text"
+    return blocks
+
+
+def without_entries(blocks: list[Block]) -> list[Block]:
+    """In a table of contents only its title is a heading; the titles of parts are entries."""
+    entries = sum(ENTRY.search(line) is not None for block in blocks for line in block.text.split("\n"))
+    if entries >= MIN_ENTRIES and 2 * entries > sum(block.text.count("\n") + 1 for block in blocks):
+        first = next((block for block in blocks if block.kind == "heading"), None)
+        for block in blocks:
+            if block.kind == "heading" and block is not first:
+                block.kind = "text"
     return blocks
 
 

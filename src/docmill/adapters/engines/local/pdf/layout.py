@@ -13,7 +13,7 @@ from . import columns, tables
 from .blocks import Block
 from .content import PageContent, Path, Rect, Word, turn_box, turn_word
 from .drawings import find_drawings
-from .headings import CAPTION, Profile, is_heading, is_styled_heading, without_names
+from .headings import CAPTION, Profile, is_heading, is_styled_heading, without_entries, without_names
 from .inline import NOTHING, Plain, render, render_lines
 from .lines import Line, find_lines
 from .paragraphs import BULLET, DASH, ENDS_SENTENCE, NUMBER, Paragraph, find_paragraphs
@@ -31,6 +31,9 @@ NOTE_NUMBER = re.compile(r"\(?(\d{1,3}|[*†‡§¶])[.)]?")
 CODE_LETTER = 0.6
 """Em: the width of a letter in most fonts of fixed pitch."""
 MAX_INDENT = 80
+LETTERED = re.compile(r"\(?([a-zA-Z])[.)]\s")
+LETTERED_REACH = 4
+"""Parts from one letter to the next: an item may have paragraphs and figures of its own."""
 MAX_FORMULA_ROWS = 6
 MATH_SHARE = 0.35
 """Of the letters of a formula: symbols, or variables in italics."""
@@ -75,6 +78,12 @@ class Layout:
     plain: Plain = NOTHING
     notes: frozenset[str] = frozenset()
     is_rtl: bool = False
+
+    @property
+    def middle(self) -> float:
+        """Half of the page's height, as its text runs."""
+        _, y0, _, y1 = turn_box((0.0, 0.0, self.content.width, self.content.height), self.turn)
+        return (y0 + y1) / 2
 
     def place(self, box: Rect) -> Rect:
         """A box as parts of the displayed page."""
@@ -121,7 +130,7 @@ def read_page(content: PageContent, profile: Profile) -> list[Block]:
     fixed += drawn
     groups = columns.order([*lines, *fixed], is_rtl=layout.is_rtl)
     parts = [part for group in groups for part in read_group(group, layout, paths, page)]
-    blocks = without_names(write_parts(join_over(parts), layout))
+    blocks = without_entries(without_names(write_parts(join_over(parts), layout)))
     blocks += [
         Block("text", render([word], layout.plain), box=layout.place(word.box)) for word in turned if word.text.strip()
     ]
@@ -425,7 +434,8 @@ def goes_on(one: Paragraph, other: Paragraph) -> bool:
 
 def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
     notes = find_notes(parts, layout)
-    layout.notes = frozenset(notes.values())
+    layout.notes = frozenset(filter(None, notes.values()))
+    lettered = find_lettered(parts)
     blocks: list[Block] = []
     last_notes: list[Block] = []
     indents: list[float] = []
@@ -433,16 +443,21 @@ def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
         if isinstance(part, Fixed):
             blocks += [part.block, *part.extra]
             continue
-        if (name := notes.get(number)) is not None:
+        if name := notes.get(number, ""):
             last_notes.append(write_note(part, name, layout))
             continue
         block = write_paragraph(part, layout)
+        if number in lettered and block.kind == "text":
+            block.kind = "item"
         if len(boxes := part.boxes) > 1:
             block.places = tuple(layout.place(box) for box in boxes)
         if block.kind == "item":
             block.level = nest(indents, part.first.start, part.first.size)
         elif block.kind != "code" and part.first.start < (indents[-1] if indents else 0) + 0.5 * part.first.size:
             indents.clear()
+        if number in notes:
+            last_notes.append(block)
+            continue
         last = blocks[-1] if blocks else None
         if last is not None and block.kind == last.kind == "code" and continues_code(parts[number - 1], part):
             gap = part.first.base - parts[number - 1].rows[-1][0].base  # type: ignore[union-attr]
@@ -451,6 +466,21 @@ def write_parts(parts: Sequence[Part], layout: Layout) -> list[Block]:
         else:
             blocks.append(block)
     return blocks + last_notes
+
+
+def find_lettered(parts: Sequence[Part]) -> set[int]:
+    """Items a, b, c: a letter alone may be an initial, so that the next or the one before must be near."""
+    letters = {
+        number: label[1]
+        for number, part in enumerate(parts)
+        if isinstance(part, Paragraph) and (label := LETTERED.match(part.text))
+    }
+    found: set[int] = set()
+    for number, letter in letters.items():
+        for beside in range(number + 1, number + 1 + LETTERED_REACH):
+            if letters.get(beside, "") == chr(ord(letter) + 1):
+                found |= {number, beside}
+    return found
 
 
 def nest(indents: list[float], start: float, em: float) -> int:
@@ -467,7 +497,8 @@ def find_notes(parts: Sequence[Part], layout: Layout) -> dict[int, str]:
     body = layout.profile.body
     likely: dict[int, str] = {}
     for number, part in enumerate(parts):
-        if isinstance(part, Paragraph) and part.first.size < 0.96 * body and not part.is_parted:
+        is_low = isinstance(part, Paragraph) and part.first.y0 > layout.middle
+        if isinstance(part, Paragraph) and is_low and part.first.size < 0.96 * body and not part.is_parted:
             word = part.first.words[0]
             found = NOTE_NUMBER.fullmatch(word.text)
             if found and (word.script == 1 or word.size < 0.85 * part.first.size or len(part.first.words) > 3):
@@ -481,7 +512,7 @@ def find_notes(parts: Sequence[Part], layout: Layout) -> dict[int, str]:
                 for word in line.words:
                     if word.script == 1 and (found := NOTE_NUMBER.fullmatch(word.text)):
                         referred.add(found[1])
-    return {number: name for number, name in likely.items() if name in referred}
+    return {number: name if name in referred else "" for number, name in likely.items()}
 
 
 def write_note(part: Paragraph, name: str, layout: Layout) -> Block:

@@ -22,6 +22,8 @@ MOST_LINES = 3000
 RECENT_PATHS = 8
 """Fillings before a path that may lie under it: programs write those of one cell one after the other."""
 SMALLEST = 4.0
+FEWEST_LISTED = 4
+"""Cells of a table of one column."""
 OPEN_EDGE = 12.0
 """Points by which lines stick out."""
 DOUBLE = 8.0
@@ -256,7 +258,7 @@ def build(level: list[Line], upright: list[Line], words: Sequence[Word]) -> Grid
     xs = edges(upright, [word.x for word in own], DOUBLE)
     ys = edges(level, [word.y for word in own], DOUBLE)
     rows, columns = len(ys) - 1, len(xs) - 1
-    if rows < 1 or columns < 2 or rows * columns > MOST_CELLS:
+    if rows < 1 or columns < 1 or rows * columns > MOST_CELLS:
         return None
     held: dict[tuple[int, int], list[Word]] = defaultdict(list)
     for word in own:
@@ -292,6 +294,8 @@ def are_crossed(words: list[Word], upright: list[Line]) -> bool:
 def is_table(table: list[list[Cell]]) -> bool:
     """Charts have grids too, but few words in them; a shaded paragraph has lines, but no columns."""
     width = max(sum(cell.columns for cell in row) for row in table) if table else 0
+    if width == 1:
+        return is_list(table)
     if len(table) < 2 or width < 2 or has_axis(table) or 2 * sum(is_prose(row, width) for row in table) > len(table):
         return False
     if not any(letter.isalpha() for row in table for cell in row for letter in cell.text):
@@ -300,6 +304,12 @@ def is_table(table: list[list[Cell]]) -> bool:
     spanning = sum(not row for row in table)
     some, full = sum(count > 0 for count in filled), sum(count >= 2 for count in filled)
     return some + spanning >= 0.7 * len(table) and (full >= 2 or (full == 1 and some == len(table)))
+
+
+def is_list(table: list[list[Cell]]) -> bool:
+    """One column of short texts, each with a line around it. Fewer are a box, or a heading with lines."""
+    texts = [cell.text for row in table for cell in row]
+    return len(texts) >= FEWEST_LISTED and all(texts) and all(len(text.split()) < PROSE for text in texts)
 
 
 def is_prose(row: list[Cell], width: int) -> bool:
