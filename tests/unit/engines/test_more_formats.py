@@ -427,6 +427,17 @@ def test_a_doctype_of_old_openoffice_is_dropped_and_one_with_entities_refused(be
     assert "document_bomb" == caught.value.code
 
 
+def test_a_container_whose_names_are_damaged_is_broken(bench: Bench, tmp_path: Path) -> None:
+    path = odt(tmp_path / "a.odt")
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"content.xml")
+    data[entry - 24] |= 8  # the name is UTF-8 from here on, and is none
+    data[entry] = 0xA3
+    path.write_bytes(data)
+
+    assert "document_broken" == outcome(bench, path)[0]
+
+
 def test_what_is_encrypted_is_said_to_be(bench: Bench, tmp_path: Path) -> None:
     lock = '<e xmlns:x="x"><x:EncryptedData><x:CipherReference URI="c.xhtml"/></x:EncryptedData></e>'
     book = epub(tmp_path / "a.epub", **{"META-INF/encryption.xml": lock})

@@ -21,7 +21,16 @@ from .members import MB, Member, Row, failure, label_of, manifest, read_members
 HIDDEN = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
 """What systems put into archives for themselves."""
 TAR_BLOCK_BYTES = 512
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, tarfile.TarError, OSError)
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    tarfile.TarError,
+    OSError,
+    ValueError,
+)
 
 
 def read(job: Job) -> None:

@@ -75,7 +75,7 @@ def check_zip(source: Path, limits: Limits, *, may_declare_type: bool = False) -
                 inflated += check_entry(archive, entry, limits, ENTITY_MARKS[may_declare_type:])
                 if inflated > limits.zip_mb * MB:
                     raise bomb(f"more than {limits.zip_mb} MB in all")
-    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OverflowError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OverflowError, ValueError) as error:
         raise DocumentError("document_broken", why="its ZIP container is damaged") from error
     except (NotImplementedError, RuntimeError) as error:
         raise DocumentError("document_broken", why="its ZIP container uses an unknown method") from error
