@@ -71,6 +71,7 @@ chaos: $(VENV)/.dev ## Kill what runs under the wide load, three seeds in both m
 	$(CHAOS).model --backend all --steps 10000
 	$(CHAOS).kills --kills 50
 	$(CHAOS).stops --moments 60
+	$(CHAOS).rotation
 	$(CHAOS).failpoints --mode embedded --names
 	$(CHAOS).failpoints --mode distributed --names
 

@@ -34,7 +34,7 @@ from docmill.adapters.sql.outbox import SqlOutbox
 from docmill.adapters.sql.statement import Op, Statement
 from docmill.core import machine
 from docmill.core.access import Principal
-from docmill.core.clocks import MIN_WATCH_MS
+from docmill.core.clocks import MIN_WATCH_MS, ClockWatch
 from docmill.core.errors import Conflict, NotFound
 from docmill.core.machine import Handover, StageResult
 from docmill.core.reports import Failed, GivenBack, Pages, Progress, Report, Succeeded
@@ -262,6 +262,7 @@ class Backend:
             "queue": queue,
             "signals": LocalSignals(),
             "engines": {},
+            "clock": ClockWatch(max_gap_ms=2 * MIN_WATCH_MS),
         }
         limits = Limits(task_timeout_s=TIMEOUT_S, lease_ms=LEASE_S * 1000, max_lost_alone=MAX_LOST_ALONE)
         self.ports = Ports(**unneeded | given, limits=limits)

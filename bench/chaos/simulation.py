@@ -54,6 +54,7 @@ from docmill.adapters.sql.tombstones import SqlTombstones
 from docmill.adapters.sql.webhooks import SqlWebhooks
 from docmill.core import webhooks
 from docmill.core.access import Principal
+from docmill.core.clocks import MIN_WATCH_MS
 from docmill.core.errors import DocmillError, NotFound, StageFailed, Unavailable
 from docmill.core.machine import StageResult
 from docmill.core.parsed import Page, Parsed
@@ -81,6 +82,8 @@ DRAIN_S = 4 * HOUR_S
 WORKERS, APIS, TASKS, CLIENTS = 3, 2, 18, 3
 LEASE_MS, BEAT_S, SWEEP_S = 5_000, 1.5, 0.5
 JOB_TIMEOUT_S = 30.0
+CLOCK_S = 2 * MIN_WATCH_MS / 1000
+"""Between two settings of the clock. What is set and set back sooner, a process may not see at all."""
 FAULT_CHANCE = 0.03
 MAY_FAIL_WITH = frozenset({"worker_failed", "worker_timeout", "parse_crashed"})
 """What the simulated document or its external worker did; no fault of ours fails a task for good."""
@@ -620,8 +623,10 @@ class Fleet:
     async def rage(self) -> None:
         """Kill and replace processes, set the clock, until the storm is over."""
         chance, clock = self.world.chance, self.world.clock
+        set_at_s = -CLOCK_S
         while clock.now_s < STORM_S:
             await asyncio.sleep(chance.uniform(0.5, 4.0))
+            may_set = clock.now_s - set_at_s >= CLOCK_S
             match chance.choice(["worker", "worker", "worker", "api", "flush", "forward", "back", "stop"]):
                 case "worker":
                     self.workers.pop(chance.randrange(len(self.workers))).kill()
@@ -632,11 +637,11 @@ class Fleet:
                 case "flush":
                     self.queue = LocalQueue()
                     self.world.note("queue flushed")
-                case "forward" if clock.wall_offset_s == 0:
-                    clock.wall_offset_s = HOUR_S
+                case "forward" if clock.wall_offset_s == 0 and may_set:
+                    clock.wall_offset_s, set_at_s = HOUR_S, clock.now_s
                     self.world.note("clock an hour ahead")
-                case "back" if clock.wall_offset_s:
-                    clock.wall_offset_s = 0.0
+                case "back" if clock.wall_offset_s and may_set:
+                    clock.wall_offset_s, set_at_s = 0.0, clock.now_s
                     self.world.note("clock back")
                 case "stop":
                     await self._stop_one()

@@ -92,6 +92,23 @@ async def test_a_jump_forward_fails_no_job_and_takes_no_lease(database: Database
     assert "worker_lost" not in kinds
 
 
+async def test_a_jump_forward_counts_until_the_times_are_set_right(database: Database) -> None:
+    """The first try to set them right fails: the next sweep must not take what lapsed for the truth."""
+    ports, ledger = ports_on(database), SqlLedger(database)
+    running, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=15_000)
+    job, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=15_000)
+    await handed_over(ledger, job)
+    await sweep.sweep(ports)
+    ports.clock._since_ms -= MIN_WATCH_MS
+    await jump(database, ports, HOUR_MS)
+
+    # As a sweep does that is cut off here, before it could set them right.
+    ports.clock.observe(await ledger.now_ms(), round(time.monotonic() * 1000))
+    await sweep.sweep(ports)
+
+    assert ["running", "running"] == await statuses(ledger, running, job)
+
+
 async def test_after_a_jump_forward_who_is_really_gone_lapses_a_period_later(database: Database) -> None:
     ports, ledger = ports_on(database), SqlLedger(database)
     gone, _ = await claimed(ledger, await opened(ledger, a_task()), lease_ms=15_000)
@@ -104,7 +121,9 @@ async def test_after_a_jump_forward_who_is_really_gone_lapses_a_period_later(dat
     # Time passes: no jump, for the monotonic clock passes with it.
     await jump(database, ports, TIMEOUT_MS + 1_000)
     ports.clock._monotonic_ms -= TIMEOUT_MS + 1_000
-    ports.clock._since_ms -= TIMEOUT_MS + 1_000
+    await sweep.sweep(ports)
+    assert ["pending", "running"] == await statuses(ledger, gone, job), "nobody looked for ten minutes"
+    ports.clock._since_ms -= MIN_WATCH_MS
     await sweep.sweep(ports)
 
     assert ["pending", "failed"] == await statuses(ledger, gone, job)

@@ -3,9 +3,11 @@
 import base64
 import io
 import json
+import os
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ PNG = base64.b64decode(
 )
 JOBS = 15
 REPORTS = 6
+PARALLEL = 20
+LARGE = PNG + os.urandom(6 * 1024**2)
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +364,25 @@ def test_a_final_that_ends_after_the_job_did_changes_nothing(etl: Etl, worker: E
     assert ["ignored: conflict"] == [one["reason"] for one in deliveries if one["reason"]]
     assert 200 == etl.post(f"/tasks/{task}/retry", json={"from_stage": "postprocess"}).status_code
     assert first["result"] == etl.wait(task)["result"]
+
+
+def test_twenty_large_finals_at_once_take_little_memory(tmp_path: Path) -> None:
+    """Bodies of 8 MB stream to files: all of them together must not stand in memory."""
+    with (
+        Elsewhere() as worker,
+        Service(tmp_path / "data", "--jobs", "1", DOCMILL_WORKERS=worker.settings()) as service,
+        service.client() as client,
+    ):
+        etl = Etl(client)
+        jobs = [started(etl, worker) for _ in range(PARALLEL)]
+        body = final(2, images_archive_data=base64.b64encode(archive({"image_1.png": LARGE})).decode())
+        raw = json.dumps(body).encode()
+        before = service.memory()
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            statuses = list(pool.map(lambda job: job[1].send(raw).status_code, jobs))
+        grown = service.memory(peak=True) - before
+        print(f"{PARALLEL} x {len(raw) / 1024**2:.1f} MB: {grown / 1024**2:.1f} MB")
+
+        assert {200} == set(statuses)
+        assert grown < PARALLEL * len(raw) / 2
+        assert {"completed"} == {etl.wait(task, seconds=120)["status"] for task, _ in jobs}

@@ -12,6 +12,7 @@ After the first signal the process has the grace period and CLEANUP_S to end. A 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import time
@@ -57,6 +58,8 @@ class Shutdown:
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, self._on_deadline)
+        # The interpreter takes the handlers away before it is gone: an alarm would then kill it. Threads have ended.
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
         # Only now, for a signal that is pending is delivered here.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOP_SIGNALS, signal.SIGALRM})
 

@@ -125,6 +125,7 @@ async def serve(chosen: Settings, spool: Path) -> None:
         await StoppableServer(config).serve_until_cancelled(listener)
     finally:
         warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
         await desk.close()
         await engine.close()
 

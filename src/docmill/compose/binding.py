@@ -44,6 +44,7 @@ from docmill.compose.keeping import (
     sealing_secrets,
     tighten_data,
 )
+from docmill.core.clocks import MIN_WATCH_MS, ClockWatch
 from docmill.core.errors import Invalid
 from docmill.core.retention import Retention
 from docmill.ports import (
@@ -70,6 +71,9 @@ from docmill.work.places import Places
 from docmill.worker import Worker
 
 log = structlog.get_logger(__name__)
+
+MAX_MISSED_SWEEPS = 10
+"""After more the clock counts as unwatched: on a busy machine rounds take longer than the pause between them."""
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -200,6 +204,7 @@ def bind(settings: Settings, database: Database, shared: Shared, scratch: Path, 
         captioner=captioner(settings),
         tracer=tracer(settings),
         limits=limits(settings),
+        clock=ClockWatch(max(MIN_WATCH_MS, round(settings.sweep * 1000) * MAX_MISSED_SWEEPS)),
     )
 
 

@@ -153,6 +153,10 @@ class Tails:
                 elif frames := tail.since(after):
                     after = tail.seq
                     await send(body(frames))
+                elif tail.is_over and after > tail.seq and (fresh := await self._gone_on(who, task, tail)):
+                    # This watcher has read more than the tail: after the end that it means, the task was retried.
+                    self._leave(tail)
+                    tail = self._join(who, fresh)
                 elif tail.is_over:
                     await send(body(tail.last_word, more=False))
                     return
@@ -160,6 +164,11 @@ class Tails:
                     after = await tail.live(send, after)
         finally:
             self._leave(tail)
+
+    async def _gone_on(self, who: Principal, task: Task, tail: Tail) -> Task | None:
+        """The task, if its log is longer than it was at the tail's end."""
+        fresh = await query.task(self.ports, who, task.id)
+        return fresh if fresh.event_seq > tail.seq else None
 
     def _join(self, who: Principal, task: Task) -> Tail:
         key = (task.id, who.owner)
@@ -298,7 +307,8 @@ class Tail:
         except DocmillError as error:
             log.warning("tail_waits", task=self._task_id, code=error.code)
             return
-        if task.is_final and self.seq >= task.event_seq:
+        # A page may hold more than the task that was read before it: then it was retried, and is read again.
+        if task.is_final and self.seq == task.event_seq:
             self._end(_end_frame(task))
         elif self._drain.begun:
             self._end(b"")

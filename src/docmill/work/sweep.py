@@ -64,6 +64,7 @@ async def _lapsed(ports: Ports) -> list[tuple[Attempt, int]]:
     if jump_ms <= 0:
         return page
     restarted = await ports.ledger.restart_times(lease_ms=ports.limits.lease_ms)
+    ports.clock.settle()
     log.warning("clock_jumped_forward", seconds=jump_ms // 1000, attempts=restarted)
     return []
 

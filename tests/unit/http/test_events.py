@@ -162,6 +162,40 @@ async def test_a_watcher_that_is_ahead_of_the_shared_reader_sees_nothing_twice(o
         assert whole[-1] == rest[-1]
 
 
+@pytest.mark.parametrize("joins", ["before the end", "after the end"])
+async def test_a_retry_while_the_end_is_read_does_not_end_the_stream(desk, call, joins):
+    """Between a look at the task, which has ended, and the reading of its log it is sent again."""
+    task_id = await desk.submit()
+    inner, retried = desk.ports.ledger.events, False
+
+    async def late(*args, **more):
+        nonlocal retried
+        task = await desk.ports.ledger.get(task_id)
+        if task.is_final and not retried:
+            retried = True
+            await asyncio.sleep(0.1)  # whoever reads the task now sees its end
+            answer = await desk.http.post(f"{ETL}/tasks/{task_id}/retry", json={"from_stage": "mineru"})
+            assert 200 == answer.status_code
+        return await inner(*args, **more)
+
+    if joins == "before the end":
+        request = await watch(desk, call, task_id)
+        seen = await request.read_until(b"event: ")
+        desk.ports.ledger.events = late
+        await desk.complete(task_id, b"{}")
+    else:
+        await desk.complete(task_id, b"{}")
+        desk.ports.ledger.events = late
+        request, seen = await watch(desk, call, task_id), b""
+    seen += await request.read_until(b"event: retried")
+    await desk.complete(task_id, b"{}")
+    seen += await request.rest()
+
+    kinds = [kind for _, kind, _ in parse(seen)]
+    assert ["completed", "end"] == kinds[-2:]
+    assert (2, 1, 1) == (kinds.count("completed"), kinds.count("retried"), kinds.count("end"))
+
+
 async def test_a_lost_signal_costs_a_moment_only(desk, call):
     task_id = await desk.submit()
     request = await watch(desk, call, task_id)
