@@ -88,6 +88,10 @@ def old_text(root: Any) -> Iterator[str]:
             said = next((value for key, value in element.attrib.items() if key.endswith("}s")), "")
             if said.strip():
                 yield escape(said)
+        if name == "tabular-model":
+            said = next((value for key, value in element.attrib.items() if key.endswith("}name")), "")
+            if said.strip():
+                yield escape(said)
         if name == "n":
             said = next((value for key, value in element.attrib.items() if key.endswith("}v")), "")
             if said.strip():

@@ -90,7 +90,7 @@ class Job:
             raise DocumentError("document_too_many_pages", pages=self.first_page + pages, limit=self.page_limit)
 
     def draft(self, **changes: Any) -> Job:
-        """A job that keeps its pages until somebody adopts them; until then nothing of it counts."""
+        """A job that keeps its pages back until they are adopted; until then nothing of it counts."""
         kept: list[tuple[Page, list[Figure]]] = []
         fresh: dict[str, Any] = {"facts": {}, "sample": "", "first_heading": None, "pages": 0, "damaged": 0}
         fresh |= {"title": None, "language": None, "divisible": False, "_waiting": [], "_counts": dict(self._counts)}

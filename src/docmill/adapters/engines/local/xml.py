@@ -27,7 +27,7 @@ HIDDEN = frozenset(
         *("elocation-id", "custom-meta-group", "processing-meta", "self-uri", "pub-id"),
     )
 )
-"""Elements whose text nobody sees."""
+"""Elements whose text is not displayed."""
 INLINE = frozenset(
     (
         *("a", "abbr", "b", "bold", "code", "em", "emphasis", "ext-link", "font", "i", "italic", "link", "literal"),
