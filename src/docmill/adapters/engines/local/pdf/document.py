@@ -45,6 +45,8 @@ SAME_EDGE = 0.02
 OPEN_END = re.compile(r"[^\W_][*_`,-]*$")
 SMALL_START = re.compile(r"[*_`]*[a-zß-öø-ÿа-яё]")
 MIN_OPEN_LETTERS = 40
+LOW_END, HIGH_START = 0.7, 0.3
+"""Of the page's height."""
 SOME_COVER = 0.02
 """So much of a page is a picture that it must not get lost."""
 BeforeWindow = Callable[[list[Edges]], list[Edges]]
@@ -224,7 +226,10 @@ def last_text(blocks: list[Block]) -> Block | None:
 
 
 def ends_open(last: Block, first: Block) -> bool:
-    """No sentence ended, and it goes on with a small letter."""
+    """At the foot of a page and the head of the next, no sentence ended, and it goes on with a small letter."""
+    end = (last.places or (last.box,))[-1]
+    if (end is not None and end[3] < LOW_END) or (first.box is not None and first.box[1] > HIGH_START):
+        return False
     if first.kind != "text" or not OPEN_END.search(last.text) or "\n" in last.text or last.text.startswith("$$"):
         return False
     return len(last.text) > MIN_OPEN_LETTERS and SMALL_START.match(first.text) is not None

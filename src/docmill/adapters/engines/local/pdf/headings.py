@@ -23,7 +23,7 @@ REAL_WORD = re.compile(r"[^\W\d_]{3,}|[\u0590-\u08ff\u3040-\u9fff\uac00-\ud7af]"
 MARKS = re.compile(r"[*_`\\]")
 AUTHORS = re.compile(r"\w[∗†‡§]+(?:,|\s|$)")
 ABSTRACT = re.compile(r"\W*(?:abstract|summary|zusammenfassung|kurzfassung|摘\s*要)\W*", re.IGNORECASE)
-ENTRY = re.compile(r"\S(?:\s{2,}|[ .…]{4,})(?:\d{1,4}|[ivxlc]{1,6})\s*$", re.IGNORECASE)
+ENTRY = re.compile(r"(?:  |[.…]{2} ?|[.…] [.…] ?)(?:\d{1,4}|[ivxlc]{1,6})$", re.IGNORECASE)
 MIN_ENTRIES = 5
 RUN_IN = re.compile(r"[a-z]{2}\.\s+[A-Z]")
 """A heading that shares its line with the paragraph that follows."""
@@ -158,7 +158,7 @@ def without_names(blocks: list[Block]) -> list[Block]:
 
 def without_entries(blocks: list[Block]) -> list[Block]:
     """In a table of contents only its title is a heading; the titles of parts are entries."""
-    entries = sum(ENTRY.search(line) is not None for block in blocks for line in block.text.split("\n"))
+    entries = sum(ENTRY.search(line.rstrip()) is not None for block in blocks for line in block.text.split("\n"))
     if entries >= MIN_ENTRIES and 2 * entries > sum(block.text.count("\n") + 1 for block in blocks):
         first = next((block for block in blocks if block.kind == "heading"), None)
         for block in blocks:

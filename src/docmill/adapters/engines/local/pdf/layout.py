@@ -204,7 +204,7 @@ def bridge_drawn(lines: list[Line], pictures: Sequence[Rect], paths: Sequence[Pa
 
 def mark_drawn_bullets(lines: Sequence[Line], paths: Sequence[Path]) -> None:
     """Small dots that are drawn before lines are bullets, if there is more than one at the same distance."""
-    dots = [path.box for path in paths if path.filled and is_dot(path.box)]
+    dots = [path.box for path in paths if is_dot(path.box)]
     if not 1 < len(dots) < 2000:
         return
     at = Counter(round(box[0] / 2) for box in dots)
