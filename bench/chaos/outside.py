@@ -316,7 +316,11 @@ class _Receiving(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        size = int(self.headers["Content-Length"])
+        body = self.rfile.read(size)
+        if len(body) < size:  # the sender was killed: that is no message
+            self.close_connection = True
+            return
         away = self.receiver.away
         self.receiver.note(self.headers["webhook-id"], body, is_accepted=not away)
         if away == "cut":

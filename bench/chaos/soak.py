@@ -156,11 +156,11 @@ def sample(place: Deployment, tasks: int) -> dict[str, float]:
 def _processes(name: str, pid: int) -> dict[str, float]:
     """What a process costs, and its parsers, which come and go."""
     values: dict[str, float] = {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError):
         values |= {f"{what} of {name}": cost for what, cost in _costs(pid).items()}
     parsers = []
     for child in _family(pid)[1:]:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyError):  # it ends just now, and has no memory any more
             parsers.append(_costs(child)["memory"])
     if parsers:
         values[f"parsers of {name}"] = float(len(parsers))
