@@ -59,7 +59,7 @@ ELSEWHERE = {
     "unlink in adapters.stores.local._delete": REMOVED,
     "fsync in adapters.stores.local._delete": REMOVED,
     "fsync in adapters.libraries.tokens.save": "sign-in at OneDrive: a token that is lost is asked for again",
-    "fsync in cli.moving._writing": "`docmill export`, tests/journeys/test_moving.py: half an archive is refused",
+    "fsync in cli.backup._open_output": "`docmill backup`, tests/journeys/test_backup.py: half an archive is refused",
     "fsync in compose.keeping._make_secret": "the first start: python -m bench.chaos.power",
     "fsync in adapters.stores.folders.sync_folder": "the first start: python -m bench.chaos.power",
     "fsync in remote.server._keep": SPOOL,

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +101,20 @@ def test_nobody_else_on_the_machine_reads_the_data_and_a_dump_has_no_secret(tmp_
         assert secret.removeprefix("whsec_").encode() not in running
 
     archive = tmp_path / "backup.zip"
-    assert 0 == docmill("export", archive, "--data", data).returncode
+    assert 0 == docmill("backup", archive, "--data", data).returncode
     assert 0o600 == archive.stat().st_mode & 0o777
+    with zipfile.ZipFile(archive) as members:
+        backed_up = b"".join(members.read(name) for name in members.namelist())
+    assert made["id"].encode() in backed_up
+    for secret in (made["secret"], again["secret"], (data / "secret").read_text().strip()):
+        assert secret.removeprefix("whsec_").encode() not in backed_up
     elsewhere = tmp_path / "elsewhere"
-    assert 0 == docmill("import", archive, "--data", elsewhere).returncode
+    assert 0 == docmill("restore", archive, "--data", elsewhere).returncode
     assert 0o700 == elsewhere.stat().st_mode & 0o777
     with Service(elsewhere, **settings) as service, service.client() as client:
         [there] = client.get("/api/v1/webhooks").json()["webhooks"]
-        assert (made["id"], False, 0) == (there["id"], there["enabled"], there["secrets"])
-        assert 1 == client.post(f"/api/v1/webhooks/{made['id']}/rotate").json()["secrets"]
+        assert (made["id"], True) == (there["id"], there["enabled"])
+        assert 200 == client.post(f"/api/v1/webhooks/{made['id']}/rotate").status_code
 
 
 def test_a_lost_secret_is_reported_and_messages_wait(tmp_path: Path) -> None:

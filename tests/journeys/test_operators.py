@@ -21,7 +21,7 @@ COMMANDS = (
     ("worker-server",),
     ("keys", "list"),
     ("db", "check"),
-    ("export", "all.zip"),
+    ("backup", "all.zip"),
     ("convert", "a.txt"),
     ("plan", "a.txt"),
     ("onedrive", "login"),
@@ -64,7 +64,7 @@ def test_a_broken_file_ends_every_command_with_one_line(words: tuple[str, ...], 
         (("keys", "list"), "typo"),
         (("keys", "revoke", "some-id"), "typo"),
         (("db", "check"), "typo"),
-        (("export", "all.zip"), "typo"),
+        (("backup", "all.zip"), "typo"),
     ],
 )
 def test_reading_from_a_misspelt_folder_creates_nothing(words: tuple[str, ...], entry: str, tmp_path: Path) -> None:
