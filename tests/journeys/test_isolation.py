@@ -308,7 +308,7 @@ def test_deployment_wide_pages_are_the_operators(house: House, who: str) -> None
     assert (200 if is_operator else 403) == http.get("/metrics", headers=through).status_code
     settings, workers = http.get("/settings").text, http.get("/workers").text
     assert is_operator == ("Settings in force" in settings)
-    assert is_operator == ("At work now" in workers)
+    assert is_operator == ("In progress" in workers)
     mine = who.partition("/")[0]
     for other in set(house.key_ids) - {who}:
         is_shown = is_operator or (who.endswith("/admin") and other.startswith(f"{mine}/"))

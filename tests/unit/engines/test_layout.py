@@ -241,3 +241,20 @@ def test_a_map_takes_time_in_proportion_to_its_words() -> None:
 
     spent(1000)
     assert spent(18_000) < 12 * max(0.05, spent(4_500)), "four times the words"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Figure 1: Nitrate load, mean of twelve stations.", True),
+        ("Table 2. Results by year", True),
+        ("Fig. 3 Overview of the plant", True),
+        ("Tabelle 4", True),
+        ("Table 5 summary of results", True),
+        ("Figure 1 shows the mean nitrate load of all stations since 2021.", False),
+        ("Tabelle 2.1 enthält die Werte des Jahres.", False),
+        ("The table shows 3 values.", False),
+    ],
+)
+def test_a_sentence_that_mentions_a_figure_is_no_caption(text: str, expected: bool) -> None:
+    assert expected == headings.is_caption(text)

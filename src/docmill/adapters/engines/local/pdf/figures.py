@@ -15,7 +15,7 @@ from ...markdown import image_link
 from ..job import Job
 from .blocks import Block, html, written
 from .content import PageContent, Rect
-from .headings import CAPTION
+from .headings import is_caption
 from .survey import OpenPages, drawn
 
 if TYPE_CHECKING:
@@ -146,8 +146,6 @@ def caption_of(blocks: list[Block], number: int) -> str:
     for near in (number + 1, number + 2, number - 1):
         if 0 <= near < len(blocks):
             block = blocks[near]
-            if block.kind == "caption" or (
-                block.kind in ("text", "heading") and CAPTION.match(block.text.lstrip("*_ "))
-            ):
+            if block.kind == "caption" or (block.kind in ("text", "heading") and is_caption(block.text.strip("*_ "))):
                 return block.text.strip("*_ ")[:200]
     return ""

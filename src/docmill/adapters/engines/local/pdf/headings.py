@@ -16,6 +16,7 @@ CAPTION = re.compile(
     r"(?:table|tab\.|figure|fig\.|chart|diagram|abbildung|abb\.|tabelle|图|表|source|quelle)\s*(?:\d|[a-z]\b|:)",
     re.IGNORECASE,
 )
+MENTION = re.compile(r"\w+\.?\s*\d+(?:\.\d+)*[a-z]?\s+[^\W\d_A-Z]")
 DIGITS = re.compile(r"\d+")
 NUMBERED = re.compile(r"\d{1,2}(?:\.\d{1,3})*\.?\s")
 ENUMERATED = re.compile(r"^\(?[a-z]{1,3}[.)]\s")
@@ -69,6 +70,13 @@ def is_styled_heading(part: Paragraph, body: float, plain: Plain) -> bool:
         # "Steps:" above its steps is one; a label with a colon is long, or stands beside its value.
         return len(text) < 120 and (text[-1] not in ".,;:" or (text[-1] == ":" and len(text.split()) <= 8))
     return False
+
+
+def is_caption(text: str) -> bool:
+    """A label with its number begins a caption, but also a sentence that mentions the figure ("Figure 1 shows ..."):
+    there a verb in small letters follows the number, and the sentence ends with a full stop."""
+    is_mention = (found := MENTION.match(text)) is not None and found[0][-1].islower() and text.endswith(".")
+    return CAPTION.match(text) is not None and not is_mention
 
 
 def is_heading(text: str, *, is_large: bool = False) -> bool:

@@ -13,7 +13,7 @@ from . import columns, tables
 from .blocks import Block
 from .content import PageContent, Path, Rect, Word, turn_box, turn_word
 from .drawings import find_drawings
-from .headings import CAPTION, Profile, is_heading, is_styled_heading, without_entries, without_names
+from .headings import Profile, is_caption, is_heading, is_styled_heading, without_entries, without_names
 from .inline import NOTHING, Plain, render, render_lines
 from .lines import Line, find_lines
 from .paragraphs import BULLET, DASH, ENDS_SENTENCE, NUMBER, Paragraph, find_paragraphs
@@ -547,7 +547,7 @@ def write_paragraph(part: Paragraph, layout: Layout) -> Block:
         italic = all(line.italic for line in part.lines)
         title = render_lines(words, Plain(True, italic or plain.italic, plain.mono), layout.notes)
         return Block("heading", title.replace("\n", " "), box=where, size=part.first.size, bold=part.first.bold)
-    if CAPTION.match(text) and len(part.rows) <= 4:
+    if is_caption(text) and len(part.rows) <= 4:
         return Block("caption", render_lines([line.words for line in part.lines], plain, layout.notes), box=where)
     if (found := BULLET.match(text) or DASH.match(text)) is not None:
         return Block("item", render_item(part, len(found[0].rstrip()), layout), box=where)
