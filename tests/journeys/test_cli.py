@@ -279,7 +279,7 @@ def test_one_default_project(docmill: Client, url: str, note: Path) -> None:
     with Connection(url) as python:
         sent = python.submit(note)
         assert 0 == docmill.json("tasks", "show", task_id)["project_id"] == python.task(sent.task_id).project_id
-    form = urlopen(f"{url}/").read().decode()
+    form = urlopen(f"{url}/", timeout=30).read().decode()
 
     assert 'name="project_id" min="0" value="0"' in form
     assert "default" in docmill("tables", "list", "--project", 0).stdout

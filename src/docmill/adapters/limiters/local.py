@@ -23,7 +23,8 @@ class LocalLimiter:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         """The least recently used first."""
 
-    def __len__(self) -> int:
+    @property
+    def bucket_count(self) -> int:
         return len(self._buckets)
 
     async def hit(self, bucket: str, *, limit: int, window_s: float) -> float | None:

@@ -26,7 +26,7 @@ async def show(console: Console, visit: Visit) -> Response:
 async def enter(console: Console, visit: Visit, form: Form) -> Response:
     client = console.options.client_of(visit.request.scope)
     limiter = console.ports.limiter
-    if limiter and (wait := await limiter.hit(f"sign-in:{client}", limit=GUESSES, window_s=WINDOW_S)):
+    if limiter is not None and (wait := await limiter.hit(f"sign-in:{client}", limit=GUESSES, window_s=WINDOW_S)):
         raise TooMany("rate_limited", retry_after=round(wait) + 1)
     try:
         session = await console.sessions.open(form.get("key"))

@@ -16,7 +16,7 @@ CAPTION = re.compile(
     r"(?:table|tab\.|figure|fig\.|chart|diagram|abbildung|abb\.|tabelle|图|表|source|quelle)\s*(?:\d|[a-z]\b|:)",
     re.IGNORECASE,
 )
-MENTION = re.compile(r"\w+\.?\s*\d+(?:\.\d+)*[a-z]?\s+[^\W\d_A-Z]")
+MENTION = re.compile(r"[^\W\d_]{1,12}\.?\s?\d{1,4}(?:\.\d{1,4}){0,3}[a-z]?\s[^\W\d_]")
 DIGITS = re.compile(r"\d+")
 NUMBERED = re.compile(r"\d{1,2}(?:\.\d{1,3})*\.?\s")
 ENUMERATED = re.compile(r"^\(?[a-z]{1,3}[.)]\s")
