@@ -81,7 +81,9 @@ def test_completion_knows_commands_their_commands_and_options() -> None:
 
 def test_the_script_for_bash_completes_in_bash(tmp_path: Path) -> None:
     script = tmp_path / "completion.bash"
-    script.write_bytes(subprocess.run([DOCMILL, "completion", "bash"], stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    script.write_bytes(
+        subprocess.run([DOCMILL, "completion", "bash"], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    )
     ask = (
         f"source {script}; COMP_WORDS=(docmill expl); COMP_CWORD=1; _docmill_completion docmill; echo ${{COMPREPLY[@]}}"
     )

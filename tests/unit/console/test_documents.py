@@ -13,7 +13,8 @@ from docmill.work.stages.parse import load
 from support import documents
 from support.model_peer import ModelPeer
 
-WORDS = {"en": "Paragraph", "de": "Absatz", "zh": "段落"}
+HEADING = {"en": "Heading", "de": "Überschrift", "zh": "标题"}
+KINDS = ["Heading", "Paragraph", "Caption"]
 BOX = re.compile(r'<a href="#block-(\d+)" data-block="(\d+)" aria-label="([^"]*)"><rect [^>]*class="block"/></a>')
 
 
@@ -30,14 +31,14 @@ async def test_every_block_and_its_box_know_each_other(rich):
     boxes, text = BOX.findall(page), page[page.index('id="reading"') :]
 
     assert 3 == len(boxes), page
-    for href, number, label in boxes:
+    for kind, (href, number, label) in zip(KINDS, boxes, strict=True):
         assert href == number
         element = re.search(rf'<(\w+) data-block="{number}" id="block-{number}">([^<]*)', text)
         assert element, text
-        assert f"{WORDS['en']}: {element[2][:30]}" == label[: len(WORDS["en"]) + 32]
+        assert f"{kind}: {element[2][:30]}" == label[: len(kind) + 32]
     assert 2 == page.count('href="#read-'), "the picture and the table are there once, as assets"
     assert "style=" not in page
-    for language, word in WORDS.items():
+    for language, word in HEADING.items():
         assert f'aria-label="{word}: Ships and Ports"' in await visitor.see(
             f"/documents/{task.document_id}", **{"Accept-Language": language}
         )
