@@ -42,7 +42,8 @@ class Worker:
         self.name = name
         self._gate = IsolationGate()
         self._running: dict[UUID, tuple[int, asyncio.Task[Claimed | None]]] = {}
-        self._walks: set[asyncio.Task[None]] = set()
+        self._walks: dict[asyncio.Task[None], None] = {}
+        """In the order of their start, so that a stop takes the same course each time."""
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
 
@@ -85,8 +86,8 @@ class Worker:
 
     def _start(self, walk: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(walk)
-        self._walks.add(task)
-        task.add_done_callback(self._walks.discard)
+        self._walks[task] = None
+        task.add_done_callback(self._walks.pop)
 
     async def _next(self, lane: Lane, most: int) -> list[UUID]:
         while True:

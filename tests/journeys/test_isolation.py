@@ -307,7 +307,7 @@ def test_deployment_wide_pages_are_the_operators(house: House, who: str) -> None
     is_operator = who == "ops/operator"
     assert (200 if is_operator else 403) == http.get("/metrics", headers=through).status_code
     settings, workers = http.get("/settings").text, http.get("/workers").text
-    assert is_operator == ("Settings in force" in settings)
+    assert is_operator == ("Current settings" in settings)
     assert is_operator == ("In progress" in workers)
     mine = who.partition("/")[0]
     for other in set(house.key_ids) - {who}:
