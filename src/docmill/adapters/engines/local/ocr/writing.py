@@ -47,6 +47,8 @@ def write(rows: Sequence[Row], habits: Habits | None = None) -> tuple[str, list[
     frames: list[list[Frame]] = []
     tables: list[Table] = []
     before: Row | None = None
+    first: Row | None = None
+    """The first row of the paragraph that the row before belongs to."""
     at = 0
     while at < len(rows):
         row = rows[at]
@@ -67,7 +69,7 @@ def write(rows: Sequence[Row], habits: Habits | None = None) -> tuple[str, list[
             kinds.append("heading")
             frames.append([around([row])])
             before = None
-        elif before is not None and continues(before, row, pitch):
+        elif before and first and continues(before, row, pitch) and not (is_item(blocks[-1]) and leaves(first, row)):
             blocks[-1] = join(blocks[-1], escaped(row.text))
             if row.middle < before.middle:
                 frames[-1].append(around([row]))
@@ -78,7 +80,7 @@ def write(rows: Sequence[Row], habits: Habits | None = None) -> tuple[str, list[
             blocks.append(marked(row.text))
             kinds.append("item" if is_item(blocks[-1]) else "text")
             frames.append([around([row])])
-            before = row
+            before = first = row
     lines = "\n".join(parted(blocks)).split("\n")
     text = tidy(habits.applied("\n".join(lines)))
     settled = text.split("\n")
@@ -151,6 +153,12 @@ def continues(before: Row, row: Row, pitch: float) -> bool:
     width = row.pieces[0].width / max(1, len(row.text))
     first = 1 if STARTS_CJK.match(row.text) else len(row.text.split()[0]) + 1
     return (first + 1) * width > before.right - before.x1 and row.x0 < row.left + 0.5 * (row.right - row.left)
+
+
+def leaves(item: Row, row: Row) -> bool:
+    """The lines of an item are indented to its text. One that goes back to the mark and begins with a capital letter
+    begins something new."""
+    return row.x0 < item.x0 + 0.5 * item.height and row.text[:1].isupper()
 
 
 def join(first: str, second: str) -> str:
