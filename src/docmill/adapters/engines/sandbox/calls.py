@@ -185,7 +185,8 @@ def allow_threads(program: Program) -> None:
 
 
 def allow_stream_pairs(program: Program) -> None:
-    """liteparse wakes its threads by one. A datagram socket could be sent from to any address."""
+    """Native libraries wake their threads by a pair of connected sockets, which reaches no other process. A datagram
+    socket could send to any address."""
     program.load_argument(0)
     program.add(JUMP_EQUAL, AF_UNIX, 0, 4)
     program.load_argument(1)

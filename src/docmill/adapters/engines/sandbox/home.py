@@ -25,7 +25,7 @@ from .kernel import can_change_user
 
 PREFIX = "docmill-child-"
 INPUT_NAME = "input.pdf"
-"""Whatever the document is: liteparse goes by the ending, all other readers by the bytes."""
+"""Whatever the document is: readers go by the bytes."""
 FIRST_UID, NUMBER_OF_UIDS = 61184, 4336
 """The range that systemd gives to services without a user of their own."""
 CHUNK_BYTES = 1 << 20
